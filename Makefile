@@ -1,0 +1,209 @@
+# Flamelab: one Makefile, one output tree (build/). `make help` lists the targets.
+#
+# Sources are found by directory, so a new file needs no line here. Objects stand under build/obj/PATH.o,
+# the same with ASan+UBSan under build/san/PATH.o; -MMD -MP writes their header dependencies.
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.SECONDARY:
+SHELL := /bin/bash
+
+B       := build
+CC      := gcc
+CXX     := g++
+CLANG   ?= clang
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
+ARCH    := x86
+
+SAN      ?=
+# `make SAN=address,undefined` builds everything with sanitizers, in a tree of its own.
+ifneq ($(SAN),)
+B        := build/with-$(subst $(comma),-,$(subst $() ,-,$(SAN)))
+endif
+comma    := ,
+SANFLAGS  = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+
+VERSION  := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith \
+	    -Wwrite-strings -Wformat=2 -Wno-missing-field-initializers -Werror
+CPPFLAGS := -D_GNU_SOURCE -Ilib -I. -I$(B)/gen
+CFLAGS   ?= -O2 -g
+ALL_CFLAGS = -std=gnu17 $(CFLAGS) -fno-omit-frame-pointer $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
+LDFLAGS  ?= -Wl,--as-needed -Wl,-z,relro,-z,now
+LIBS_BASE  := -lxxhash -lgnutls
+LIBS_PROF  := $(LIBS_BASE) -lz -lm
+LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -lcjson -lseccomp -lcap -lstdc++
+LIBS_LAB   := $(LIBS_PROF) -lcjson
+
+srcs      = $(sort $(wildcard $(addsuffix /*.c,$(1))))
+obj       = $(patsubst %.c,$(B)/obj/%.o,$(1))
+san       = $(patsubst %.c,$(B)/san/%.o,$(1))
+BASE_SRC := $(call srcs,lib/base)
+PROF_SRC := $(call srcs,lib/prof)
+AGENT_SRC := $(filter-out agent/main.c agent/fault_none.c agent/fault_seeded.c,$(call srcs,agent))
+LAB_SRC  := $(filter-out lab/main.c,$(call srcs,lab))
+GUEST_SRC := $(call srcs,lab/guest)
+BPF_SRC  := $(wildcard agent/bpf/*.bpf.c)
+SKELS    := $(patsubst agent/bpf/%.bpf.c,$(B)/gen/agent/bpf/%.skel.h,$(BPF_SRC))
+FUZZ_SRC := $(call srcs,tests/fuzz)
+FUZZERS  := $(filter %_fuzz.c,$(FUZZ_SRC))
+UNIT_LAYERS := $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/.))))
+UNIT_LAYERS := $(foreach l,base prof agent lab,$(if $(wildcard tests/unit/$(l)/*_test.c),$(l)))
+
+PROGRAMS := $(B)/flame-agent $(B)/flamelab $(B)/flame-agent-faulty $(B)/lab-init
+WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp))
+
+.PHONY: all
+all: $(PROGRAMS) $(WORKLOADS) ## build everything (the second run does nothing)
+
+##
+## --- set-up ----------------------------------------------------------------------------------------
+
+# A stamp a group, so that `make` alone installs only what building needs.
+$(B)/deps/%: tools/packages.txt tools/deps.sh
+	@tools/deps.sh $*
+	@mkdir -p $(@D) && touch $@
+
+.PHONY: deps
+deps: ## install the Debian packages that all targets need
+	@tools/deps.sh build check lab bench
+
+##
+## --- compiling -------------------------------------------------------------------------------------
+
+DEPS_BUILD := | $(B)/deps/build
+
+$(B)/obj/%.o: %.c $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/san/%.o: %.c $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 $(SANFLAGS) -MMD -MP -c $< -o $@
+
+# Only the programs' main files know the version, so a commit rebuilds two objects.
+$(B)/gen/version.h: FORCE
+	@mkdir -p $(@D)
+	@echo '#define FLAME_VERSION "$(VERSION)"' | cmp -s - $@ || echo '#define FLAME_VERSION "$(VERSION)"' >$@
+.PHONY: FORCE
+FORCE:
+
+# BPF: clang -> object -> skeleton. -g for BTF; CO-RE needs no kernel headers.
+BPF_CFLAGS := -target bpf -D__TARGET_ARCH_$(ARCH) -mcpu=v3 -O2 -g -std=gnu17 -Wall -Wextra -Werror \
+	      -Wno-unused-parameter -Wno-missing-declarations -I. -I$(B)/gen
+$(B)/obj/agent/bpf/%.bpf.o: agent/bpf/%.bpf.c $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
+$(B)/gen/agent/bpf/%.skel.h: $(B)/obj/agent/bpf/%.bpf.o
+	@mkdir -p $(@D)
+	$(BPFTOOL) gen skeleton $< name $*_bpf >$@
+
+$(call obj,$(AGENT_SRC) agent/main.c) $(call san,$(AGENT_SRC)): | $(SKELS)
+$(call obj,agent/main.c lab/main.c): $(B)/gen/version.h
+
+##
+## --- programs --------------------------------------------------------------------------------------
+
+$(B)/flame-agent: $(call obj,agent/main.c agent/fault_none.c $(AGENT_SRC) $(PROF_SRC) $(BASE_SRC))
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
+# The same agent with the seeded faults that `flamelab selftest` switches on; never shipped.
+$(B)/flame-agent-faulty: $(call obj,agent/main.c agent/fault_seeded.c $(AGENT_SRC) $(PROF_SRC) $(BASE_SRC))
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
+$(B)/flamelab: $(call obj,lab/main.c $(LAB_SRC) $(PROF_SRC) $(BASE_SRC))
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_LAB)
+# PID 1 of the guest: static, libc only, so that it runs before any file system is there.
+$(B)/lab-init: $(GUEST_SRC) $(DEPS_BUILD)
+	@mkdir -p $(B)/obj/lab/guest
+	$(CC) $(CPPFLAGS) -std=gnu17 -O2 -g $(WARN) -static -MMD -MP -MF $(B)/obj/lab/guest/init.d -MT $@ $(GUEST_SRC) -o $@
+
+# Workloads keep frame pointers and their own functions apart; they include nothing of ours.
+WORKLOAD_FLAGS := -std=gnu++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-ipa-icf \
+		  -fcf-protection=none -Wall -Wextra -Werror
+$(B)/workloads/%: workloads/cpp/%.cpp $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(CXX) $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@ -pthread
+
+##
+## --- tests -----------------------------------------------------------------------------------------
+
+.PHONY: check check-unit check-fuzz check-e2e
+check: ## set-up, build, unit tests, corpus replay under ASan+UBSan, lint, end-to-end on this kernel
+	@tests/check.sh $(B)
+check-unit: $(UNIT_LAYERS:%=$(B)/tests/unit-%) $(UNIT_LAYERS:%=$(B)/san/tests/unit-%)
+check-fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/san/tests/%)
+
+# What a layer's tests link: its own objects and those below it.
+LINK_base  := $(BASE_SRC)
+LINK_prof  := $(PROF_SRC) $(BASE_SRC)
+LINK_agent := $(AGENT_SRC) agent/fault_none.c $(PROF_SRC) $(BASE_SRC)
+LINK_lab   := $(LAB_SRC) $(PROF_SRC) $(BASE_SRC)
+LIBS_base  := $(LIBS_BASE)
+LIBS_prof  := $(LIBS_PROF)
+LIBS_agent := $(LIBS_AGENT)
+LIBS_lab   := $(LIBS_LAB)
+
+define unit_layer
+$(B)/tests/unit-$(1): $$(call obj,$$(call srcs,tests/unit/$(1)) $$(LINK_$(1)))
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) $$^ -o $$@ -lcriterion $$(LIBS_$(1))
+$(B)/san/tests/unit-$(1): $$(call san,$$(call srcs,tests/unit/$(1)) $$(LINK_$(1)))
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) $$(SANFLAGS) $$^ -o $$@ -lcriterion $$(LIBS_$(1))
+endef
+$(foreach l,$(UNIT_LAYERS),$(eval $(call unit_layer,$(l))))
+$(B)/obj/tests/unit/%.o $(B)/san/tests/unit/%.o: | $(B)/deps/check $(SKELS)
+
+# A fuzz target is LLVMFuzzerTestOneInput; replay_main.c runs it over the corpus without libFuzzer.
+# Its first line says which layer it links: /* links: prof */
+fuzz_layer = $(shell sed -n '1s/.*links: *\([a-z]*\).*/\1/p' $(1))
+define fuzz_target
+$(B)/san/tests/$(notdir $(basename $(1))): $$(call san,$(1) tests/fuzz/replay_main.c $$(LINK_$(2)))
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) $$(SANFLAGS) $$^ -o $$@ $$(LIBS_$(2))
+$(B)/fuzz/$(notdir $(basename $(1))): $(1) $$(LINK_$(2)) | $$(SKELS)
+	@mkdir -p $$(@D)
+	$$(CLANG) $$(CPPFLAGS) -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined $(1) $$(LINK_$(2)) -o $$@ $$(LIBS_$(2))
+endef
+$(foreach f,$(FUZZERS),$(eval $(call fuzz_target,$(f),$(call fuzz_layer,$(f)))))
+
+.PHONY: fuzz
+FUZZ_SECONDS ?= 60
+fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/fuzz/%) ## run every fuzz target for FUZZ_SECONDS (needs libclang-rt-dev)
+	@for f in $^; do n=$$(basename $$f _fuzz); mkdir -p $(B)/fuzz/corpus-$$n; echo "== $$n"; \
+	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 $(B)/fuzz/corpus-$$n tests/fuzz/corpus/$$n || exit 1; done
+
+.PHONY: lint format
+lint: $(B)/deps/check $(SKELS) ## format, layers, sizes, cppcheck, clang-tidy
+	@tools/lint.sh $(B)
+format: ## rewrite sources the way clang-format decides
+	@tools/lint.sh --fix-format
+
+##
+## --- lab and bench ---------------------------------------------------------------------------------
+
+LAB_DEPS := $(B)/deps/build $(B)/deps/lab
+LAB_BINS := $(PROGRAMS) $(WORKLOADS)
+
+.PHONY: lab lab-full image image-refresh bench
+lab: $(LAB_DEPS) $(LAB_BINS) ## boot VMs, run the smoke scenarios, judge, write build/lab/
+	@$(B)/flamelab run --suite smoke
+lab-full: $(LAB_DEPS) $(LAB_BINS) ## everything: all scenarios, selftest, perturb 100
+	@$(B)/flamelab run --suite full
+image: $(LAB_DEPS) ## build or fetch from the cache the VM image
+	@vm-images/build.sh
+image-refresh: $(LAB_DEPS) ## move the image's package lock to what the archive serves now
+	@vm-images/build.sh --refresh-lock
+bench: $(B)/deps/bench $(LAB_DEPS) $(LAB_BINS) ## timings and plots into build/bench/
+	@bench/record.sh $(B)
+
+##
+## --- the rest --------------------------------------------------------------------------------------
+
+.PHONY: clean help
+clean: ## remove build/ (the image cache stays)
+	rm -rf build
+help: ## this list
+	@awk -F'## ' '/^[a-z][a-z-]*:.*## /{split($$1, t, ":"); printf "  make %-14s %s\n", t[1], $$2}' Makefile
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
