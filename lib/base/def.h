@@ -62,6 +62,7 @@ static inline int steal_fd(int *fd)
 		stolen_;                           \
 	})
 
+#undef alloca
 #pragma GCC poison strcpy strcat sprintf vsprintf strtok atoi atol atof gets localtime gmtime alloca
 
 #endif
