@@ -9,6 +9,11 @@ MAKEFLAGS += --no-builtin-rules
 .SECONDARY:
 SHELL := /bin/bash
 
+# As many jobs as cores, unless the caller said otherwise.
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
 B       := build
 CC      := gcc
 CXX     := g++
@@ -113,6 +118,7 @@ $(B)/flame-agent-faulty: $(call obj,agent/main.c agent/fault_seeded.c $(AGENT_SR
 $(B)/flamelab: $(call obj,lab/main.c $(LAB_SRC) $(PROF_SRC) $(BASE_SRC))
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_LAB)
 # PID 1 of the guest: static, libc only, so that it runs before any file system is there.
+$(call obj,$(GUEST_SRC)): $(DEPS_BUILD)
 $(B)/lab-init: $(GUEST_SRC) $(DEPS_BUILD)
 	@mkdir -p $(B)/obj/lab/guest
 	$(CC) $(CPPFLAGS) -std=gnu17 -O2 -g $(WARN) -static -MMD -MP -MF $(B)/obj/lab/guest/init.d -MT $@ $(GUEST_SRC) -o $@
@@ -174,8 +180,13 @@ fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/fuzz/%) ## run every fuzz target for FUZZ_SE
 	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 $(B)/fuzz/corpus-$$n tests/fuzz/corpus/$$n || exit 1; done
 
 .PHONY: lint format
-lint: $(B)/deps/check $(SKELS) ## format, layers, sizes, cppcheck, clang-tidy
+TIDY_SRC := $(BASE_SRC) $(PROF_SRC) $(AGENT_SRC) $(LAB_SRC) $(GUEST_SRC) agent/main.c agent/fault_seeded.c lab/main.c
+lint: $(B)/deps/check $(TIDY_SRC:%.c=$(B)/lint/%.ok) ## format, layers, sizes, cppcheck, clang-tidy
 	@tools/lint.sh $(B)
+# The object stands for the file and all its headers, so only what changed is read again.
+$(B)/lint/%.ok: $(B)/obj/%.o .clang-tidy | $(B)/deps/check
+	@mkdir -p $(@D)
+	@echo "clang-tidy $*.c"; clang-tidy --quiet $*.c -- -std=gnu17 $(CPPFLAGS) 2>$@.log && touch $@ || { cat $@.log; exit 1; }
 format: ## rewrite sources the way clang-format decides
 	@tools/lint.sh --fix-format
 
