@@ -39,6 +39,7 @@ struct symbolizer_stats {
 	uint64_t frames, resolved, unresolved; /* user frames */
 	uint64_t kernel_frames, kernel_unresolved;
 	uint64_t files, files_failed, helper_restarts, processes_gone;
+	bool kernel_hidden; /* /proc/kallsyms shows no addresses (kptr_restrict): "[kernel]" */
 };
 
 /* Starts the helper; call before capabilities are dropped. 0 or -errno. */
@@ -53,6 +54,17 @@ void symbolizer_freep(struct symbolizer **s);
  */
 void symbolizer_see(struct symbolizer *s, const struct symbolizer_process *p,
 	const uint64_t *user_pcs, uint32_t count);
+
+/*
+ * Optional, only for speed: tell the addresses of a whole window first, then look up all of them at
+ * once (one request per file and batch, one pass over /proc/kallsyms), then call the functions
+ * below, which find the answers in the cache. Without it they ask for each stack by itself. Never
+ * fail; what does not fit is looked up later.
+ */
+void symbolizer_user_prepare(struct symbolizer *s, const struct symbolizer_process *p,
+	const uint64_t *pcs, uint32_t count, bool is_call_first);
+void symbolizer_kernel_prepare(struct symbolizer *s, const uint64_t *pcs, uint32_t count);
+void symbolizer_flush_prepare(struct symbolizer *s);
 
 /*
  * Appends the frames for addresses (leaf first) to ret_frames as frame ids of profile.
