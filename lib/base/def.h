@@ -1,6 +1,6 @@
 /*
  * The few macros that every file may use: cleanup attributes, array sizes, and the poison that
- *keeps unsafe calls from compiling (STYLE 16, 24).
+ * keeps unsafe calls from compiling (STYLE 16, 24).
  *
  * A cleanup attribute stands at the declaration that also assigns:
  *	_cleanup_(freep) char *s = strdup(x);
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h> /* declares what is poisoned below, so it must come first */
 #include <unistd.h>
 
 #define _cleanup_(fn)       __attribute__((cleanup(fn)))

@@ -20,8 +20,10 @@ void loop_freep(struct loop **l);
 
 int loop_add_fd(
 	struct loop *l, int fd, uint32_t events, loop_fn *fn, void *data, struct loop_source **ret);
-/* First after first_ns, then each interval_ns; interval 0 means once. events is the expiration
- * count. */
+/*
+ * First after first_ns (0: at once), then each interval_ns; interval 0 means once. events is the
+ * expiration count.
+ */
 int loop_add_timer(struct loop *l, uint64_t first_ns, uint64_t interval_ns, loop_fn *fn, void *data,
 	struct loop_source **ret);
 int loop_set_timer(struct loop_source *s, uint64_t first_ns, uint64_t interval_ns);
@@ -29,7 +31,7 @@ int loop_set_timer(struct loop_source *s, uint64_t first_ns, uint64_t interval_n
 int loop_add_signal(struct loop *l, int signo, loop_fn *fn, void *data, struct loop_source **ret);
 void loop_remove(struct loop_source *s); /* accepts NULL */
 
-/* Runs until loop_stop (0) or a callback's error. */
+/* Runs until loop_stop (0) or a callback's error; -EDEADLK when no source is left to wake it. */
 int loop_run(struct loop *l);
 void loop_stop(struct loop *l);
 
