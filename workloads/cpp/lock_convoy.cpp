@@ -32,7 +32,6 @@ static pthread_barrier_t start;
 struct state {
 	unsigned index;
 	uint64_t random, x;
-	uint64_t hold_wall_ns = 0;
 	std::vector<truth::function> accounts;
 	truth::thread thread;
 };
@@ -58,13 +57,11 @@ BURN_FUNCTION void hold_sleep(truth::function &account)
 static void operation(state &s, uint64_t outside)
 {
 	lock_wait(s.accounts[LOCK_WAIT]);
-	uint64_t held = truth::monotonic_ns();
 	truth::meter critical;
 	s.x = critical_work(s.x, hold_work);
 	critical.stop(s.accounts[CRITICAL]);
 	if (hold_sleep_us)
 		hold_sleep(s.accounts[HOLD_SLEEP]);
-	s.hold_wall_ns += truth::monotonic_ns() - held;
 	if ((errno = pthread_mutex_unlock(&mutex)))
 		truth::fail("pthread_mutex_unlock");
 	truth::meter m;
@@ -141,17 +138,13 @@ int main(int argc, char **argv)
 	run_threads(states);
 	r.end();
 
-	truth::lock lock = {"mutex", threads * ops, 0, 0};
 	r.functions = states[0].accounts;
 	for (size_t t = 0; t < states.size(); t++) {
 		for (size_t i = 0; t && i < r.functions.size(); i++)
 			r.functions[i].add(states[t].accounts[i]);
 		r.checksum += states[t].x;
-		lock.hold_wall_ns += states[t].hold_wall_ns;
 		r.threads.push_back(states[t].thread);
 	}
-	lock.wait_ns = r.functions[LOCK_WAIT].waits[0].ns;
-	r.locks.push_back(lock);
 	r.waits = r.functions[LOCK_WAIT].waits;
 	if (hold_sleep_us)
 		r.waits.push_back(r.functions[HOLD_SLEEP].waits[0]);

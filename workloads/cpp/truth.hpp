@@ -146,11 +146,6 @@ inline thread thread_account()
 	return t;
 }
 
-struct lock {
-	const char *name;
-	uint64_t count, hold_wall_ns, wait_ns;
-};
-
 /* Everything one run tells. begin() and end() enclose the measured phase. */
 struct record {
 	const char *workload;
@@ -161,7 +156,6 @@ struct record {
 	std::vector<function> functions = {};
 	std::vector<thread> threads = {};
 	std::vector<wait> waits = {};
-	std::vector<lock> locks = {};
 
 	void begin()
 	{
@@ -254,16 +248,7 @@ inline std::string json(const record &r)
 			(unsigned long long)t.cpu_ns, (unsigned long long)t.run_delay_ns,
 			(unsigned long long)t.slices);
 	}
-	out += "\n  ],\n  \"locks\": [";
-	for (const lock &l : r.locks) {
-		out += &l == &r.locks.front() ? "" : ", ";
-		print(out,
-			"{\"name\": \"%s\", \"count\": %llu, \"hold_wall_ns\": %llu, "
-			"\"wait_ns\": %llu}",
-			l.name, (unsigned long long)l.count, (unsigned long long)l.hold_wall_ns,
-			(unsigned long long)l.wait_ns);
-	}
-	out += "],\n  ";
+	out += "\n  ],\n  ";
 	print_waits(out, r.waits);
 	out += "\n}\n";
 	return out;
