@@ -27,19 +27,23 @@ struct child_io {
 	bool no_pdeathsig; /* for a child whose starter thread may end before it */
 };
 
-/* argv[0] is searched in PATH. 0 or -errno; -ENOENT etc. of the exec itself are reported here. */
+/*
+ * argv[0] is searched in PATH; io NULL means /dev/null for 0, 1 and 2. 0 or -errno; -ENOENT etc. of
+ * the exec itself are reported here. The child starts with no signal blocked or ignored.
+ */
 int child_start(struct child *c, char *const argv[], const struct child_io *io);
-/* Waits at most timeout_ms. 0 ended (c->status set), -ETIMEDOUT, -errno. */
+/* Waits at most timeout_ms. 0 ended (c->status set), -ETIMEDOUT, -ECHILD (none runs), -errno. */
 int child_wait(struct child *c, uint64_t timeout_ms);
-/* Ends it if it runs, waits and reaps. Never fails. Usable as cleanup attribute. */
+/* Ends its group if it runs, waits and reaps. Never fails. grace_ms 0: SIGKILL at once. */
 void child_end(struct child *c, uint64_t grace_ms);
-void child_done(struct child *c);
+void child_done(struct child *c); /* child_end with a short grace; for _cleanup_ */
 /* "exit 3", "signal 9 (Killed)". Returns out. */
 char *child_describe(int status, char out[64]);
 
 /*
- * Runs argv to its end with stdout and stderr appended to out (may be NULL: inherited). Returns the
- * exit code 0..255, 128+signal, -ETIMEDOUT (it was killed) or -errno.
+ * Runs argv to its end with stdout and stderr appended to out (may be NULL: inherited). Output past
+ * out's limit is dropped and leaves its mark in buf_error(out). What the child left running in its
+ * group is killed. Returns the exit code 0..255, 128+signal, -ETIMEDOUT (it was killed) or -errno.
  */
 int child_run(char *const argv[], struct buf *out, uint64_t timeout_ms);
 
