@@ -38,7 +38,7 @@ ALL_CFLAGS = -std=gnu17 $(CFLAGS) -fno-omit-frame-pointer $(WARN) $(if $(SAN),-f
 LDFLAGS  ?= -Wl,--as-needed -Wl,-z,relro,-z,now
 LIBS_BASE  := -lxxhash -lgnutls
 LIBS_PROF  := $(LIBS_BASE) -lz -lm
-LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -lcjson -lseccomp -lcap -lstdc++
+LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -lcjson -lseccomp -lcap -l:libstdc++.a
 LIBS_LAB   := $(LIBS_PROF) -lcjson
 
 srcs      = $(sort $(wildcard $(addsuffix /*.c,$(1))))

@@ -1,0 +1,71 @@
+/*
+ * The executable mappings of a process, from the text of /proc/PID/maps (proc(5)):
+ *
+ *	start-end perm offset major:minor inode   path
+ *	7f1c2000-7f1c8000 r-xp 00026000 fe:01 1234                       /usr/lib/libc.so.6
+ *
+ * Mappings without x are dropped at once: processes with 100,000 mappings exist, and few of them
+ * are code. The path is the rest of the line (it may hold spaces, and "(deleted)" as part of the
+ * name); only \012 is an escape, for newline.
+ */
+#ifndef AGENT_MAPS_H
+#define AGENT_MAPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum {
+	MAPS_REGIONS_MAX = 16384,   /* executable ones of one process */
+	MAPS_LINES_MAX = 1 << 18,   /* read of one process */
+	MAPS_NAMES_MAX = 1 << 20,   /* bytes of paths of one process */
+	MAPS_LINE_MAX = 4096 + 128, /* longest line that is understood: PATH_MAX and the numbers */
+};
+
+enum maps_kind {
+	MAPS_FILE,    /* inode != 0 */
+	MAPS_ANON,    /* no file: generated code, or memory that a name was put on */
+	MAPS_VDSO,    /* "[vdso]" */
+	MAPS_SPECIAL, /* other "[...]" of the kernel: [vsyscall], [uprobes], [stack], [heap] */
+};
+
+struct maps_region {
+	uint64_t start, end; /* end is past the last byte */
+	uint64_t offset;     /* in the file */
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+	uint32_t path; /* offset into names, see maps_path() */
+	uint32_t kind; /* enum maps_kind */
+	uint32_t user; /* for the caller; maps_feed sets 0 */
+	uint32_t pad;
+};
+
+struct maps {
+	struct maps_region *regions; /* sorted, not overlapping */
+	size_t count;
+	size_t allocated;
+	size_t lines;   /* seen */
+	size_t skipped; /* malformed, or over a limit */
+	struct buf names;
+};
+
+void maps_init(struct maps *m);
+void maps_done(struct maps *m); /* accepts NULL; usable as cleanup attribute */
+
+/*
+ * Takes the whole lines at the start of text and says through ret_used how many bytes they were;
+ * the caller gives the rest again with more behind it. A malformed line is counted in skipped.
+ * 0 or -ENOMEM.
+ */
+int maps_feed(struct maps *m, const char *text, size_t size, size_t *ret_used);
+/* Reads an open maps file to its end. 0 or -errno (-ESRCH: the process is gone). */
+int maps_read_fd(struct maps *m, int fd);
+
+/* The region that holds address, or NULL. */
+struct maps_region *maps_find(const struct maps *m, uint64_t address);
+/* NUL-terminated, "" for none. */
+const char *maps_path(const struct maps *m, const struct maps_region *r);
+
+#endif
