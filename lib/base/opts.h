@@ -1,11 +1,17 @@
 /*
  * One table row per option gives parser, limits, config-file key, help text and default (STYLE:
- *Varnish's lesson). Precedence: default, then config file (key = value, # comments), then argv.
- *Messages go into a buffer for the caller to print; nothing here writes to a terminal.
+ * Varnish's lesson). Precedence: default, then config file, then argv, in whatever order they are
+ * parsed. A list given by a better source replaces that of a worse one. Messages go into a buffer
+ * for the caller to print; nothing here writes to a terminal.
+ *
+ * A config file has lines `key = value`; '#' at the start of a line or after a blank begins a
+ * comment; only lists may repeat their key.
  *
  *	static const struct opt_spec specs[] = {
- *		{ "duration", 'd', OPT_DURATION, offsetof(struct conf, duration_ns), .arg = "TIME",
- *.def = "10s", .min = 1000000, .max = 86400e9, .help = "how long to record" }, { 0 } };
+ *		{"duration", 'd', OPT_DURATION, offsetof(struct conf, duration_ns), .arg = "TIME",
+ *			.def = "10s", .min = 1e6, .max = 86400e9, .help = "how long to record"},
+ *		{0},
+ *	};
  */
 #ifndef BASE_OPTS_H
 #define BASE_OPTS_H
@@ -44,7 +50,7 @@ struct opt_spec {
 	size_t offset;       /* into the caller's struct */
 	const char *arg;     /* placeholder in --help; NULL for flags */
 	const char *def;     /* default, parsed like input; NULL: zero */
-	double min, max;     /* both 0: no limit beyond the type's */
+	double min, max;     /* both 0: no limit beyond the type's; so for max 0 of u64, duration */
 	const char *choices; /* OPT_ENUM */
 	const char *help;    /* one sentence, may contain \n */
 	bool hidden;         /* accepted, not shown */
@@ -63,12 +69,16 @@ struct opts {
 int opts_init(struct opts *o, const struct opt_spec *specs, void *target);
 void opts_done(struct opts *o);
 /*
- * Parses argv[1..]. First operand's index through ret_operands (argc when none; "--" ends options).
+ * Parses argv[1..], moving options before operands. First operand's index through ret_operands
+ * (argc when none; "--" ends options).
  * -EINVAL with o->message such as: option '--frequency': '0' is not in 1..10000
  * 1 when --help or -h was given (the caller prints opts_help).
  */
 int opts_parse_argv(struct opts *o, int argc, char **argv, int *ret_operands);
-/* -EINVAL with "FILE:LINE: unknown key 'x'; did you mean 'y'?" and such; or -errno of reading. */
+/*
+ * -EINVAL with "FILE:LINE: unknown key 'x'; did you mean 'y'?" and such; or -errno of reading, with
+ * a message too. Lines before the wrong one have taken effect.
+ */
 int opts_parse_file(struct opts *o, const char *path);
 /* The option table as aligned text. */
 int opts_help(const struct opt_spec *specs, struct buf *out);
