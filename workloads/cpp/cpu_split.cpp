@@ -27,32 +27,32 @@ BURN_DEFINE(split_heavy)
 BURN_DEFINE(split_medium)
 BURN_DEFINE(split_light)
 
-enum { PATHS = 2, KINDS = 3, CHUNKS = 50, THREADS_MAX = 64 };
+enum { PATHS = 2, KINDS = 3, PACE = PATHS * KINDS, CHUNKS = 50, THREADS_MAX = 64 };
 static const unsigned deck_counts[PATHS][KINDS] = {{21, 6, 3}, {14, 4, 2}};
 
 static uint64_t rounds = 9, chunk = 400000, seed = 1, pace_ms = 0, seconds = 0, threads = 1;
 static const char *truth_path;
 
-struct state {
+struct split_state {
 	unsigned index;
 	uint64_t random, x;
 	uint64_t deadline_ns;
-	std::vector<truth::function> accounts; /* PATHS * KINDS, then pace */
+	std::vector<truth::function> accounts; /* by path, then kind; then PACE */
 	truth::thread thread;
 };
 
 /* Both paths are this body in code of their own. The clocks are read here, around a whole chunk. */
-#define PATH_DEFINE(NAME)                                                          \
-	BURN_FUNCTION void NAME(state &s, unsigned kind, truth::function &account) \
-	{                                                                          \
-		truth::meter m;                                                    \
-		if (kind == 0)                                                     \
-			s.x = split_heavy(s.x, chunk);                             \
-		else if (kind == 1)                                                \
-			s.x = split_medium(s.x, chunk);                            \
-		else                                                               \
-			s.x = split_light(s.x, chunk);                             \
-		m.stop(account);                                                   \
+#define PATH_DEFINE(NAME)                                                                \
+	BURN_FUNCTION void NAME(split_state &s, unsigned kind, truth::function &account) \
+	{                                                                                \
+		truth::meter m;                                                          \
+		if (kind == 0)                                                           \
+			s.x = split_heavy(s.x, chunk);                                   \
+		else if (kind == 1)                                                      \
+			s.x = split_medium(s.x, chunk);                                  \
+		else                                                                     \
+			s.x = split_light(s.x, chunk);                                   \
+		m.stop(account);                                                         \
 	}
 
 PATH_DEFINE(path_a)
@@ -71,7 +71,7 @@ static void shuffle(unsigned (&deck)[CHUNKS], uint64_t &random)
 		std::swap(deck[i], deck[burn_random(random) % (i + 1)]);
 }
 
-BURN_FUNCTION void run(state &s)
+BURN_FUNCTION void run(split_state &s)
 {
 	unsigned deck[CHUNKS], n = 0;
 	for (unsigned p = 0; p < PATHS; p++)
@@ -81,7 +81,7 @@ BURN_FUNCTION void run(state &s)
 	for (uint64_t r = 0; s.deadline_ns ? truth::monotonic_ns() < s.deadline_ns : r < rounds;
 		r++) {
 		if (r && pace_ms)
-			pace(s.accounts[PATHS * KINDS]);
+			pace(s.accounts[PACE]);
 		shuffle(deck, s.random);
 		for (unsigned card : deck) {
 			if (card < KINDS)
@@ -92,11 +92,11 @@ BURN_FUNCTION void run(state &s)
 	}
 }
 
-static state state_new(unsigned index, const char *outer)
+static split_state state_new(unsigned index, const char *outer)
 {
 	static const char *const paths[PATHS] = {"path_a", "path_b"};
 	static const char *const kinds[KINDS] = {"split_heavy", "split_medium", "split_light"};
-	state s;
+	split_state s;
 	s.index = index;
 	s.random = burn_seed(seed * THREADS_MAX + index);
 	s.x = burn_seed(~s.random);
@@ -110,14 +110,14 @@ static state state_new(unsigned index, const char *outer)
 
 BURN_FUNCTION void *worker(void *arg)
 {
-	state &s = *static_cast<state *>(arg);
+	split_state &s = *static_cast<split_state *>(arg);
 	truth::thread_name(s.index);
 	run(s);
 	s.thread = truth::thread_account();
 	return nullptr;
 }
 
-static void run_threads(std::vector<state> &states)
+static void run_threads(std::vector<split_state> &states)
 {
 	std::vector<pthread_t> ids(states.size());
 	for (size_t i = 0; i < states.size(); i++)
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 
 	truth::record r = {"cpu_split", argc, argv};
 	r.seed = seed;
-	std::vector<state> states;
+	std::vector<split_state> states;
 	for (unsigned i = 0; i < threads; i++)
 		states.push_back(state_new(i, threads == 1 ? "main" : "worker"));
 	r.begin();

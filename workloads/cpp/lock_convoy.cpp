@@ -29,7 +29,7 @@ static const char *truth_path;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t start;
 
-struct state {
+struct convoy_state {
 	unsigned index;
 	uint64_t random, x;
 	std::vector<truth::function> accounts;
@@ -54,7 +54,7 @@ BURN_FUNCTION void hold_sleep(truth::function &account)
 	m.stop(account);
 }
 
-static void operation(state &s, uint64_t outside)
+static void operation(convoy_state &s, uint64_t outside)
 {
 	lock_wait(s.accounts[LOCK_WAIT]);
 	truth::meter critical;
@@ -71,7 +71,7 @@ static void operation(state &s, uint64_t outside)
 
 BURN_FUNCTION void *worker(void *arg)
 {
-	state &s = *static_cast<state *>(arg);
+	convoy_state &s = *static_cast<convoy_state *>(arg);
 	truth::thread_name(s.index);
 	(void)pthread_barrier_wait(&start); /* fails only when it is misused */
 	uint64_t draw = 0;
@@ -85,9 +85,9 @@ BURN_FUNCTION void *worker(void *arg)
 	return nullptr;
 }
 
-static state state_new(unsigned index)
+static convoy_state state_new(unsigned index)
 {
-	state s;
+	convoy_state s;
 	s.index = index;
 	s.random = burn_seed(seed * THREADS_MAX + index);
 	s.x = burn_seed(~s.random);
@@ -99,7 +99,7 @@ static state state_new(unsigned index)
 	return s;
 }
 
-static void run_threads(std::vector<state> &states)
+static void run_threads(std::vector<convoy_state> &states)
 {
 	std::vector<pthread_t> ids(states.size());
 	if ((errno = pthread_barrier_init(&start, nullptr, (unsigned)states.size())))
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 
 	truth::record r = {"lock_convoy", argc, argv};
 	r.seed = seed;
-	std::vector<state> states;
+	std::vector<convoy_state> states;
 	for (unsigned i = 0; i < threads; i++)
 		states.push_back(state_new(i));
 	r.begin();
