@@ -12,10 +12,7 @@
 #define AGENT_BPF_SAMPLE_H
 
 #ifndef __bpf__
-#include <stdint.h>
-typedef uint32_t __u32;
-typedef uint64_t __u64;
-typedef int32_t __s32;
+#include <linux/types.h>
 #endif
 
 enum {
@@ -47,11 +44,11 @@ enum sample_loss {
 };
 
 struct stack_key {
-	__u64 hash;     /* over kernel frames, user frames and end */
+	__u64 hash;     /* over kernel frames, user frames, end, flags and both names */
 	__u64 start_ns; /* group leader's start time, boot clock: with tgid the process's identity
 			 */
 	__u32 tgid;
-	__u32 tid;
+	__u32 tid;     /* 0 unless asked for: one thread's stacks count with its siblings' */
 	__u32 exec_id; /* task_struct.self_exec_id of the leader: exec generation */
 	__u32 pad;
 };
@@ -70,8 +67,8 @@ struct stack_record {
 	__u32 kernel_count;
 	__u32 user_count;
 	__u32 end;      /* enum sample_end */
-	__u32 flags;    /* bit 0: kernel thread; bit 1: user frame 0 was interrupted, not called (no
-			   pc-1) */
+	__u32 flags;    /* STACK_RECORD_KTHREAD; STACK_RECORD_INTERRUPTED: user frame 0 was
+			   interrupted, not called (no pc-1) */
 	__u64 frames[]; /* kernel_count kernel frames, then user_count user frames, leaf first */
 };
 
@@ -90,20 +87,52 @@ struct ledger_value {
 	__u64 blocked_other_ns; /* stopped, traced, parked, dead */
 	__u64 run_delay_ns;     /* task's sched_info.run_delay at the last switch-out */
 	__u64 off_pending_ns;   /* off-CPU time before the running stint, split at its end */
+	__u64 exec_ns;          /* as cpu_ns, by the scheduler's own clock: without irq and steal */
+	__u64 exec_last_ns;     /* task's se.sum_exec_runtime at the last switch-out */
 	__u64 switches_voluntary;
 	__u64 switches_involuntary;
+	__u64 samples;
+	__u64 sampled_ns; /* weights of the samples that hit this thread */
+	__u64 sampled_sq; /* sum of their squares in us^2 */
 	__u32 tgid;
-	__u32 state; /* task state at the last switch-out; LEDGER_ON_CPU while it runs */
+	__u32 state; /* task state at the last switch-out, with LEDGER_ON_CPU while it runs */
 	char comm[SAMPLE_COMM_SIZE];
 };
 
 #define LEDGER_ON_CPU 0x80000000u
 
+/* A number of samples and their weight. */
+struct sample_count {
+	__u64 samples;
+	__u64 weight_ns;
+};
+
+/* One per CPU. Only that CPU's sampling program writes it, except ledger_full. */
+struct cpu_counts {
+	__u64 last_ns; /* time of this CPU's last sample; 0: none yet */
+	__u32 in_use;  /* the scratch is; a second entry counts as nested */
+	__u32 pad;
+	struct sample_count taken;    /* in the profile */
+	struct sample_count idle;     /* hit the idle task */
+	struct sample_count filtered; /* hit a process that was not asked for */
+	__u64 taken_sq;               /* sum of squared weights in us^2 */
+	__u64 ends[SAMPLE_END_COUNT]; /* samples taken by how their stack ended */
+	/* Parts of taken whose stack was not counted; LEDGER_FULL only lacks its thread's entry. */
+	struct sample_count losses[SAMPLE_LOSS_COUNT];
+	__u64 switches;
+	__u64 ledger_lost; /* switches whose thread found no room in the ledger */
+};
+
+#define STACK_RECORD_KTHREAD     1u
+#define STACK_RECORD_INTERRUPTED 2u
+
 _Static_assert(sizeof(struct stack_key) == 32, "stack_key is shared with BPF");
 _Static_assert(sizeof(struct stack_value) == 24, "stack_value is shared with BPF");
 _Static_assert(
 	sizeof(struct stack_record) == 32 + 16 + 16 + 8 + 16, "stack_record is shared with BPF");
+_Static_assert(
+	sizeof(struct cpu_counts) == 16 + 48 + 8 + 40 + 80 + 16, "cpu_counts is shared with BPF");
 _Static_assert(sizeof(struct ledger_key) == 16, "ledger_key is shared with BPF");
-_Static_assert(sizeof(struct ledger_value) == 104, "ledger_value is shared with BPF");
+_Static_assert(sizeof(struct ledger_value) == 144, "ledger_value is shared with BPF");
 
 #endif

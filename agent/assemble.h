@@ -1,0 +1,30 @@
+/*
+ * Counts and stacks to a profile: every counted key becomes one sample with two values,
+ * samples/count and cpu/nanoseconds, its frames named by the symbolizer, its labels pid, comm (the
+ * process's name), thread (the thread's) and, when asked, tid. A stack that did not reach its
+ * thread's first frame has a marker as outermost frame that says why.
+ */
+#ifndef AGENT_ASSEMBLE_H
+#define AGENT_ASSEMBLE_H
+
+#include <stdbool.h>
+
+#include "agent/collect.h"
+#include "agent/stacks.h"
+#include "agent/symbolize.h"
+#include "prof/profile.h"
+
+struct assemble_totals {
+	uint64_t samples, weight_ns; /* what is in the profile */
+	uint64_t stacks_missing;     /* keys counted whose stack we could not keep */
+};
+
+/* p is empty. The totals are of this call. 0 or -errno of the profile. */
+int assemble_profile(struct profile *p, struct symbolizer *symbolizer, const struct stacks *records,
+	const struct collect_stack *counted, size_t count, bool with_tid,
+	struct assemble_totals *ret);
+
+/* The marker of an incomplete stack, NULL for a complete one. */
+const char *assemble_marker(uint32_t end, uint32_t flags);
+
+#endif

@@ -1,0 +1,593 @@
+/*
+ * The kernel side of the collector: on_sample (perf event) unwinds, hashes and counts stacks;
+ * on_switch (sched_switch) keeps the ledger; seed (task iterator) opens the ledger at the start.
+ *
+ * THE WINDOW. User space stamps start_ns and stop_ns (CLOCK_MONOTONIC); an event counts when
+ * start_ns <= its own stamp < stop_ns. Stamps decide, not the moment a program was attached, so the
+ * window is the same on all CPUs.
+ *
+ * WEIGHTS. A sample's weight is the time since its CPU's last sample, the first one's since
+ * start_ns. Idle samples move that time too, and count as idle. So on each CPU
+ *	taken + idle + filtered = last_ns - start_ns
+ * and the window's rest, stop_ns - last_ns, is less than one period; it is nobody's weight.
+ *
+ * THE LEDGER. One entry a thread, two lookups a switch. cpu_ns comes from our own stamps:
+ *	switch-in sets since_ns, switch-out adds now - since_ns.
+ * exec_ns is the scheduler's own account of the same stints (differences of se.sum_exec_runtime,
+ * which is up to date for prev here). cpu_ns - exec_ns is the time the kernel does not charge to
+ * threads: interrupts (CONFIG_IRQ_TIME_ACCOUNTING), steal (CONFIG_PARAVIRT_TIME_ACCOUNTING), and
+ *the nanoseconds between the scheduler reading its clock and this tracepoint. Off-CPU time is split
+ *when the thread next leaves a CPU: left while runnable:   all of it is runnable left blocked in
+ *state: sched_info.run_delay has grown by the wait in the run queue after the wake-up; that part is
+ *runnable, the rest blocked in that state run_delay of the current wait is added after this
+ *tracepoint has run for the switch-in, which is why the split waits for the switch-out
+ *(off_pending_ns carries the time until then).
+ *
+ * A missing entry is information: events since start_ns create one, so a thread without one has not
+ * switched since start_ns. Leaving a CPU without an entry means it ran since start_ns; entering one
+ * means it was off since then, or since its birth. The iterator adds the threads that do not switch
+ * (BPF_NOEXIST: an event's entry is better), so a busy loop alone on its CPU is in the ledger too.
+ * A thread other than the leader that calls exec takes over the leader's tid and start time while
+ *it runs; on_cpu[] remembers who was switched in, so the old identity is closed as dead, not left
+ * running.
+ *
+ * on_sample may run in NMI (hardware events): all its maps are preallocated, it uses no task
+ * storage, its scratch is per CPU and guarded by in_use. The helpers it calls are listed for lint:
+ * NMI-SAFE: bpf_ktime_get_ns bpf_map_lookup_elem bpf_map_update_elem bpf_ringbuf_output
+ * NMI-SAFE: bpf_ringbuf_query bpf_get_current_cgroup_id
+ * NMI-SAFE: bpf_get_current_task_btf bpf_task_pt_regs bpf_get_stack bpf_get_current_comm
+ * NMI-SAFE: bpf_probe_read_kernel bpf_probe_read_user bpf_loop
+ */
+#include "agent/bpf/vmlinux.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "agent/bpf/sample.h"
+
+#define UNWIND_READ(dst, size, address) bpf_probe_read_user(dst, size, (const void *)(address))
+#include "agent/bpf/unwind.h"
+
+#define E2BIG  7
+#define EBUSY  16
+#define EEXIST 17
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Set before loading. */
+const volatile __u32 stacks_max = 16384; /* as the map's max_entries */
+const volatile bool filter_tgids;
+const volatile bool key_tids;
+
+/* Written by user space while the programs run. 0: not yet. */
+volatile __u64 start_ns;
+volatile __u64 stop_ns;
+
+__u64 stack_count; /* keys in stacks */
+
+enum { FRAMES_MASK = 1023 };
+
+struct process_key {
+	__u64 start_ns;
+	__u32 tgid;
+	__u32 exec_id;
+};
+
+#pragma clang diagnostic ignored "-Wgnu-variable-sized-type-not-at-end"
+struct scratch {
+	struct stack_record record; /* its frames[] are these */
+	__u64 frames[FRAMES_MASK + 1];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct stack_key);
+	__type(value, struct stack_value);
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct ledger_key);
+	__type(value, struct ledger_value);
+} ledger SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u32);
+} tgids SEC(".maps");
+
+/* Processes that user space was told of: the first stack of one wakes it, later ones do not. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct process_key);
+	__type(value, __u32);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 512 * 1024);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_counts);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ledger_key);
+} on_cpu SEC(".maps");
+
+static const __u32 zero;
+
+static __always_inline bool in_window(__u64 now)
+{
+	__u64 start = start_ns;
+	__u64 stop = stop_ns;
+
+	return start != 0 && now >= start && (stop == 0 || now < stop);
+}
+
+static __always_inline void count(struct sample_count *c, __u64 weight)
+{
+	c->samples++;
+	c->weight_ns += weight;
+}
+
+static __always_inline __u64 square_us2(__u64 weight_ns)
+{
+	__u64 us = weight_ns / 1000;
+
+	return us * us;
+}
+
+static __always_inline bool wants_tgid(__u32 tgid)
+{
+	return !filter_tgids || bpf_map_lookup_elem(&tgids, &tgid);
+}
+
+/*
+ * ---- Stacks
+ */
+
+struct walk {
+	struct unwind_state state;
+	struct scratch *scratch;
+	__u32 used; /* frames in scratch, kernel ones included */
+	__u32 limit;
+	__u64 hash;
+	int end;
+};
+
+static long walk_one(__u32 i, struct walk *w)
+{
+	w->scratch->frames[w->used & FRAMES_MASK] = w->state.pc;
+	w->used++;
+	w->hash = unwind_hash(w->hash, w->state.pc);
+	w->end = unwind_step(&w->state);
+	return w->end != UNWIND_GO_ON;
+}
+
+static __always_inline void walk_user(struct walk *w, const struct pt_regs *regs)
+{
+	enum { CS_USER_64 = 0x33 };
+
+	w->state.pc = regs->ip;
+	w->state.sp = regs->sp;
+	w->state.fp = regs->bp;
+	if (regs->ip < UNWIND_USER_START || regs->ip >= UNWIND_USER_END) {
+		w->end = SAMPLE_END_NO_USER;
+		return;
+	}
+	/* A 32-bit program has 4-byte frame records: its pc only. */
+	if ((regs->cs & 0xffff) != CS_USER_64)
+		w->state.fp = 1;
+	w->end = UNWIND_GO_ON;
+	bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one, w, 0);
+	if (w->end == UNWIND_GO_ON)
+		w->end = SAMPLE_END_DEPTH;
+}
+
+static long hash_one(__u32 i, struct walk *w)
+{
+	if (i >= w->used)
+		return 1;
+	w->hash = unwind_hash(w->hash, w->scratch->frames[i & FRAMES_MASK]);
+	return 0;
+}
+
+/* Kernel frames first, if the kernel was interrupted; then the user's. Fills record and frames. */
+static __always_inline void take_stack(struct bpf_perf_event_data *ctx, struct scratch *s,
+	struct task_struct *task, struct walk *w)
+{
+	struct stack_record *r = &s->record;
+	struct pt_regs regs = {};
+	bool user_mode = (ctx->regs.cs & 3) == 3;
+
+	r->kernel_count = 0;
+	r->flags = 0;
+	if (!user_mode) {
+		long size =
+			bpf_get_stack(ctx, s->frames, SAMPLE_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
+
+		if (size > 0)
+			r->kernel_count = size / sizeof(__u64);
+		w->used = r->kernel_count;
+		bpf_loop(SAMPLE_KERNEL_FRAMES_MAX, hash_one, w, 0);
+	}
+	if ((task->flags & PF_KTHREAD) != 0)
+		r->flags |= STACK_RECORD_KTHREAD;
+	if (user_mode) {
+		regs.ip = ctx->regs.ip;
+		regs.sp = ctx->regs.sp;
+		regs.bp = ctx->regs.bp;
+		regs.cs = ctx->regs.cs;
+		r->flags |= STACK_RECORD_INTERRUPTED;
+	} else if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0) {
+		struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
+
+		/* Left zero when it fails, which ends the stack as NO_USER. */
+		(void)bpf_probe_read_kernel(&regs, sizeof(regs), saved);
+		if ((long)regs.orig_ax < 0)
+			r->flags |= STACK_RECORD_INTERRUPTED;
+	}
+	walk_user(w, &regs);
+	r->user_count = w->used - r->kernel_count;
+	r->end = w->end;
+}
+
+static __always_inline void fill_names(struct stack_record *r, struct task_struct *task)
+{
+	struct task_struct *leader = task->group_leader;
+
+	__builtin_memset(r->thread_comm, 0, sizeof(r->thread_comm));
+	(void)bpf_get_current_comm(r->thread_comm, sizeof(r->thread_comm)); /* cannot fail */
+	/* An unreadable leader leaves zeroes. */
+	(void)bpf_probe_read_kernel(r->process_comm, sizeof(r->process_comm), &leader->comm);
+	r->key.start_ns = leader->start_boottime;
+	r->key.exec_id = leader->self_exec_id;
+	r->key.tgid = task->tgid;
+	r->key.tid = key_tids ? task->pid : 0;
+	r->key.pad = 0;
+}
+
+static __always_inline bool add_to_stack(const struct stack_key *key, __u64 weight)
+{
+	struct stack_value *v = bpf_map_lookup_elem(&stacks, key);
+
+	if (!v)
+		return false;
+	__sync_fetch_and_add(&v->samples, 1);
+	__sync_fetch_and_add(&v->weight_ns, weight);
+	__sync_fetch_and_add(&v->weight_sq, square_us2(weight));
+	return true;
+}
+
+/*
+ * User space drains the ring from a timer. It is woken only for a process it has not seen, whose
+ * maps it must read before the process is gone, and when the ring is half full.
+ */
+static __always_inline __u64 wakeup_flag(const struct stack_key *key)
+{
+	struct process_key p = {
+		.start_ns = key->start_ns, .tgid = key->tgid, .exec_id = key->exec_id};
+	__u32 one = 1;
+
+	if (!bpf_map_lookup_elem(&processes, &p)) {
+		/* Full or busy: the process's next new stack wakes once more, nothing is lost. */
+		(void)bpf_map_update_elem(&processes, &p, &one, BPF_ANY);
+		return BPF_RB_FORCE_WAKEUP;
+	}
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
+		bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 2)
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
+}
+
+/* First sight: send, then insert. */
+static __always_inline void open_stack(struct cpu_counts *c, struct scratch *s, __u64 weight)
+{
+	struct stack_value v = {1, weight, square_us2(weight)};
+	__u64 size;
+	long error;
+
+	if (stack_count >= stacks_max) {
+		count(&c->losses[SAMPLE_LOSS_MAP_FULL], weight);
+		return;
+	}
+	size = s->record.kernel_count + s->record.user_count;
+	size = sizeof(struct stack_record) + (size & FRAMES_MASK) * sizeof(__u64);
+	if (bpf_ringbuf_output(&ring, s, size, wakeup_flag(&s->record.key)) != 0) {
+		count(&c->losses[SAMPLE_LOSS_RING_FULL], weight);
+		return;
+	}
+	error = bpf_map_update_elem(&stacks, &s->record.key, &v, BPF_NOEXIST);
+	if (error == 0)
+		__sync_fetch_and_add(&stack_count, 1);
+	else if (error == -EEXIST && add_to_stack(&s->record.key, weight))
+		return; /* another CPU was first; its record and ours are the same */
+	else
+		count(&c->losses[error == -E2BIG ? SAMPLE_LOSS_MAP_FULL : SAMPLE_LOSS_MAP_BUSY],
+			weight);
+}
+
+/* The sampled thread's share in the ledger, so that each thread's samples can be judged by it. */
+static __always_inline void sample_to_ledger(
+	struct cpu_counts *c, struct task_struct *task, __u64 weight)
+{
+	struct ledger_key key = {.start_ns = task->start_boottime, .tid = task->pid};
+	struct ledger_value *l = bpf_map_lookup_elem(&ledger, &key);
+
+	if (!l) {
+		count(&c->losses[SAMPLE_LOSS_LEDGER_FULL], weight);
+		return;
+	}
+	l->samples++;
+	l->sampled_ns += weight;
+	l->sampled_sq += square_us2(weight);
+}
+
+static __always_inline void sample(
+	struct bpf_perf_event_data *ctx, struct cpu_counts *c, __u64 now, __u64 weight)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct scratch *s = bpf_map_lookup_elem(&scratches, &zero);
+	struct walk w = {.scratch = s, .hash = 0x666c616d65ULL};
+	__u64 *names;
+
+	if (!s)
+		return; /* cannot be: index 0 of an array of 1 */
+	if (task->pid == 0) {
+		count(&c->idle, weight);
+		return;
+	}
+	if (!wants_tgid(task->tgid)) {
+		count(&c->filtered, weight);
+		return;
+	}
+	count(&c->taken, weight);
+	c->taken_sq += square_us2(weight);
+	sample_to_ledger(c, task, weight);
+	take_stack(ctx, s, task, &w);
+	c->ends[s->record.end < SAMPLE_END_COUNT ? s->record.end : 0]++;
+	fill_names(&s->record, task);
+	s->record.cgroup_id = bpf_get_current_cgroup_id();
+	w.hash = unwind_hash(w.hash, (__u64)s->record.end << 32 | s->record.flags);
+	names = (__u64 *)s->record.thread_comm;
+	w.hash = unwind_hash(unwind_hash(w.hash, names[0]), names[1]);
+	names = (__u64 *)s->record.process_comm;
+	w.hash = unwind_hash(unwind_hash(w.hash, names[0]), names[1]);
+	s->record.key.hash = w.hash;
+	if (!add_to_stack(&s->record.key, weight))
+		open_stack(c, s, weight);
+}
+
+SEC("perf_event")
+int on_sample(struct bpf_perf_event_data *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct cpu_counts *c = bpf_map_lookup_elem(&counts, &zero);
+	__u64 last;
+
+	if (!c || !in_window(now))
+		return 0;
+	if (c->in_use) {
+		/* Its weight goes to the next sample: last_ns stays. */
+		count(&c->losses[SAMPLE_LOSS_NESTED], 0);
+		return 0;
+	}
+	c->in_use = 1;
+	last = c->last_ns ? c->last_ns : start_ns;
+	c->last_ns = now;
+	sample(ctx, c, now, now > last ? now - last : 0);
+	c->in_use = 0;
+	return 0;
+}
+
+/*
+ * ---- Ledger
+ */
+
+static __always_inline __u64 run_delay_of(struct task_struct *t)
+{
+	return bpf_core_field_exists(t->sched_info.run_delay) ? t->sched_info.run_delay : 0;
+}
+
+static __always_inline void add_blocked(struct ledger_value *l, __u64 ns)
+{
+	if (l->state & TASK_NOLOAD) /* an idle kernel thread, which ps shows as I, not D */
+		l->blocked_other_ns += ns;
+	else if (l->state & TASK_INTERRUPTIBLE)
+		l->blocked_s_ns += ns;
+	else if (l->state & TASK_UNINTERRUPTIBLE)
+		l->blocked_d_ns += ns;
+	else
+		l->blocked_other_ns += ns;
+}
+
+static __always_inline struct ledger_key ledger_key_of(const struct task_struct *t)
+{
+	struct ledger_key key = {.start_ns = t->start_boottime, .tid = t->pid};
+
+	return key;
+}
+
+static __always_inline void read_comm(struct ledger_value *l, struct task_struct *t)
+{
+	/* Cannot fail: the task is alive. */
+	(void)bpf_probe_read_kernel(l->comm, sizeof(l->comm), &t->comm);
+}
+
+/* The entry for key, made from *init; a seed that was first keeps its own. NULL: ledger full. */
+static __always_inline struct ledger_value *open_entry(
+	const struct ledger_key *key, const struct ledger_value *init)
+{
+	struct ledger_value *l;
+	struct cpu_counts *c;
+
+	(void)bpf_map_update_elem(&ledger, key, init, BPF_NOEXIST); /* the lookup tells */
+	l = bpf_map_lookup_elem(&ledger, key);
+	c = bpf_map_lookup_elem(&counts, &zero);
+	if (!l && c)
+		c->ledger_lost++;
+	return l;
+}
+
+/* The thread was switched in as key and leaves under another identity: it called exec. */
+static __always_inline void close_old_identity(const struct ledger_key *key, __u64 now)
+{
+	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
+
+	if (!l || !(l->state & LEDGER_ON_CPU))
+		return;
+	l->cpu_ns += now - l->since_ns;
+	l->exec_ns += now - l->since_ns;
+	l->since_ns = now;
+	l->state = TASK_DEAD;
+}
+
+/* Splits the wait before the stint that ends now; l->state still has the state it was left in. */
+static __always_inline void split_off_time(struct ledger_value *l, __u64 run_delay_ns)
+{
+	__u64 wait = run_delay_ns - l->run_delay_ns;
+
+	if (wait > l->off_pending_ns)
+		wait = l->off_pending_ns;
+	l->runnable_ns += wait;
+	add_blocked(l, l->off_pending_ns - wait);
+	l->off_pending_ns = 0;
+	l->run_delay_ns = run_delay_ns;
+}
+
+static __always_inline void leave(
+	struct task_struct *t, const struct ledger_key *key, __u64 now, bool runnable, __u32 state)
+{
+	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
+	__u64 exec_ns = t->se.sum_exec_runtime;
+	__u64 run_delay_ns = run_delay_of(t);
+
+	if (!l) {
+		struct ledger_value init = {.since_ns = start_ns,
+			.run_delay_ns = run_delay_ns,
+			.exec_last_ns = exec_ns - (now - start_ns),
+			.tgid = t->tgid,
+			.state = LEDGER_ON_CPU};
+
+		l = open_entry(key, &init);
+		if (!l)
+			return;
+	}
+	if (l->state & LEDGER_ON_CPU) {
+		l->cpu_ns += now - l->since_ns;
+		l->exec_ns += exec_ns - l->exec_last_ns;
+	} else {
+		/* Took over a dead leader's identity by exec. */
+		l->blocked_other_ns += now - l->since_ns;
+	}
+	split_off_time(l, run_delay_ns);
+	l->exec_last_ns = exec_ns;
+	l->since_ns = now;
+	l->state = runnable ? TASK_RUNNING : state & ~LEDGER_ON_CPU;
+	if (runnable)
+		l->switches_involuntary++;
+	else
+		l->switches_voluntary++;
+	read_comm(l, t);
+}
+
+static __always_inline void enter(struct task_struct *t, const struct ledger_key *key, __u64 now)
+{
+	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
+	__u64 off_ns;
+
+	if (!l) {
+		struct ledger_value init = {.since_ns = start_ns,
+			.run_delay_ns = run_delay_of(t),
+			.exec_last_ns = t->se.sum_exec_runtime,
+			.tgid = t->tgid,
+			.state = TASK_DEAD};
+
+		if (t->start_time > start_ns) { /* a newborn waits for its CPU */
+			init.since_ns = t->start_time;
+			init.state = TASK_RUNNING;
+		}
+		read_comm(&init, t);
+		l = open_entry(key, &init);
+		if (!l)
+			return;
+	}
+	off_ns = now > l->since_ns ? now - l->since_ns : 0;
+	if (l->state == TASK_RUNNING)
+		l->runnable_ns += off_ns;
+	else
+		l->off_pending_ns = off_ns;
+	l->since_ns = now;
+	l->state |= LEDGER_ON_CPU;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	unsigned int prev_state)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct ledger_key from = ledger_key_of(prev);
+	struct ledger_key to = ledger_key_of(next);
+	struct ledger_key *was = bpf_map_lookup_elem(&on_cpu, &zero);
+	struct cpu_counts *c = bpf_map_lookup_elem(&counts, &zero);
+
+	if (!was || !c || !in_window(now))
+		return 0;
+	c->switches++;
+	if (was->tid != 0 && (was->tid != from.tid || was->start_ns != from.start_ns))
+		close_old_identity(was, now);
+	*was = to;
+	/* A thread with a pending signal does not go to sleep: its live state is running again. */
+	if (prev->pid != 0 && wants_tgid(prev->tgid))
+		leave(prev, &from, now, preempt || prev->__state == TASK_RUNNING, prev_state);
+	if (next->pid != 0 && wants_tgid(next->tgid))
+		enter(next, &to, now);
+	return 0;
+}
+
+/* Opens the ledger for the threads that have not switched since start_ns. */
+SEC("iter/task")
+int seed(struct bpf_iter__task *ctx)
+{
+	struct task_struct *t = ctx->task;
+	struct ledger_value init = {};
+	struct ledger_key key;
+	struct cpu_counts *c;
+	long error;
+
+	if (!t || t->pid == 0 || !wants_tgid(t->tgid))
+		return 0;
+	key = ledger_key_of(t);
+	init.since_ns = start_ns;
+	init.run_delay_ns = run_delay_of(t);
+	init.exec_last_ns = t->se.sum_exec_runtime;
+	init.tgid = t->tgid;
+	init.state = t->on_cpu ? LEDGER_ON_CPU : t->__state & ~LEDGER_ON_CPU;
+	read_comm(&init, t);
+	error = bpf_map_update_elem(&ledger, &key, &init, BPF_NOEXIST);
+	c = bpf_map_lookup_elem(&counts, &zero);
+	if (error != 0 && error != -EEXIST && c)
+		__sync_fetch_and_add(&c->ledger_lost, 1);
+	return 0;
+}

@@ -1,0 +1,475 @@
+/* See collect.h; what the programs do stands in bpf/collect.bpf.c. */
+#include "agent/collect.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "agent/bpf/collect.skel.h"
+#include "agent/events.h"
+#include "agent/ledger.h"
+#include "base/def.h"
+#include "base/file.h"
+#include "base/loop.h"
+
+/* Stop lies this far ahead, so that every CPU sees the stamp before its time comes. */
+#define STOP_LEAD_NS (1 * NSEC_PER_MSEC)
+
+struct collector {
+	struct collect_options options;
+	struct collect_bpf *skel;
+	struct events *events;
+	struct ring_buffer *ring;
+	struct bpf_link *switch_link;
+	struct bpf_link **sample_links; /* one per event */
+	uint64_t last_tick_ns;
+	uint64_t records_bad;
+	uint64_t run_ns, run_count; /* of the programs, read at stop */
+};
+
+/* libbpf's print callback has no argument of the caller's; loading is single threaded. */
+static struct buf *print_target;
+
+static int print_to_buf(enum libbpf_print_level level, const char *fmt, va_list args)
+{
+	char line[512];
+
+	if (level != LIBBPF_WARN || !print_target)
+		return 0;
+	(void)vsnprintf(line, sizeof(line), fmt, args); /* cut is fine */
+	for (char *c = line; *c; c++)
+		if (*c == '\n')
+			*c = c[1] ? '|' : ' ';
+	(void)buf_append_str(print_target, line); /* a full buffer keeps the first lines */
+	return 0;
+}
+
+static int on_record(void *ctx, void *data, size_t size)
+{
+	struct collector *c = ctx;
+	const struct stack_record *r = data;
+
+	if (size < sizeof(*r) || r->kernel_count > SAMPLE_KERNEL_FRAMES_MAX ||
+		r->user_count > SAMPLE_USER_FRAMES_MAX || r->end >= SAMPLE_END_COUNT ||
+		size < sizeof(*r) + ((size_t)r->kernel_count + r->user_count) * sizeof(__u64)) {
+		c->records_bad++;
+		return 0;
+	}
+	return c->options.on_stack(r, c->options.data);
+}
+
+static int set_tgids(struct collector *c)
+{
+	for (size_t i = 0; i < c->options.tgid_count; i++) {
+		__u32 tgid = (__u32)c->options.tgids[i];
+		__u32 one = 1;
+		int r = bpf_map__update_elem(
+			c->skel->maps.tgids, &tgid, sizeof(tgid), &one, sizeof(one), BPF_ANY);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int load(struct collector *c)
+{
+	const struct collect_options *o = &c->options;
+	int r;
+
+	c->skel = collect_bpf__open();
+	if (!c->skel)
+		return -errno;
+	c->skel->rodata->stacks_max = o->stacks_max;
+	c->skel->rodata->filter_tgids = o->tgid_count > 0;
+	c->skel->rodata->key_tids = o->key_tids;
+	r = bpf_map__set_max_entries(c->skel->maps.stacks, o->stacks_max);
+	if (r == 0)
+		r = bpf_map__set_max_entries(c->skel->maps.ledger, o->ledger_max);
+	if (r == 0)
+		r = bpf_map__set_max_entries(c->skel->maps.tgids, MAX(o->tgid_count, 1));
+	if (r == 0)
+		r = collect_bpf__load(c->skel);
+	return r < 0 ? r : set_tgids(c);
+}
+
+static int attach(struct collector *c)
+{
+	c->ring = ring_buffer__new(bpf_map__fd(c->skel->maps.ring), on_record, c, NULL);
+	if (!c->ring)
+		return -errno;
+	c->switch_link = bpf_program__attach(c->skel->progs.on_switch);
+	if (!c->switch_link)
+		return -errno;
+	c->sample_links = calloc(events_count(c->events), sizeof(struct bpf_link *));
+	if (!c->sample_links)
+		return -ENOMEM;
+	for (size_t i = 0; i < events_count(c->events); i++) {
+		/* The link owns a descriptor of its own: bpf_link__destroy closes what it gets. */
+		int fd = fcntl(events_fd(c->events, i), F_DUPFD_CLOEXEC, 3);
+
+		if (fd < 0)
+			return -errno;
+		c->sample_links[i] = bpf_program__attach_perf_event(c->skel->progs.on_sample, fd);
+		if (!c->sample_links[i]) {
+			int r = -errno;
+
+			(void)close(fd); /* the error that counts is the attach's */
+			return r;
+		}
+	}
+	return 0;
+}
+
+int collector_new(const struct collect_options *o, struct buf *why, struct collector **ret)
+{
+	_cleanup_(collector_freep) struct collector *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->options = *o;
+	print_target = why;
+	(void)libbpf_set_print(print_to_buf);
+	r = events_new(o->frequency_hz, o->jitter_seed, &c->events);
+	if (r == 0)
+		r = load(c);
+	if (r == 0)
+		r = attach(c);
+	print_target = NULL;
+	if (r < 0)
+		return r;
+	*ret = steal_ptr(&c);
+	return 0;
+}
+
+static void detach(struct collector *c)
+{
+	for (size_t i = 0; c->sample_links && i < events_count(c->events); i++)
+		(void)bpf_link__destroy(c->sample_links[i]); /* only closes; nothing to be done */
+	free(c->sample_links);
+	c->sample_links = NULL;
+	(void)bpf_link__destroy(c->switch_link);
+	c->switch_link = NULL;
+	events_free(c->events);
+	c->events = NULL;
+}
+
+void collector_free(struct collector *c)
+{
+	if (!c)
+		return;
+	detach(c);
+	ring_buffer__free(c->ring);
+	collect_bpf__destroy(c->skel);
+	free(c);
+}
+
+void collector_freep(struct collector **c)
+{
+	collector_free(*c);
+}
+
+/* Runs the task iterator to its end; its output is empty. */
+static int seed_ledger(struct collector *c)
+{
+	struct bpf_link *link = bpf_program__attach_iter(c->skel->progs.seed, NULL);
+	_cleanup_(closep) int fd = -1;
+	char none[64];
+	ssize_t n;
+	int r = 0;
+
+	if (!link)
+		return -errno;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	if (fd < 0)
+		r = fd;
+	while (r == 0 && (n = read(fd, none, sizeof(none))) != 0)
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			r = -errno;
+	(void)bpf_link__destroy(link); /* only closes */
+	return r;
+}
+
+int collector_start(struct collector *c)
+{
+	int r;
+
+	c->last_tick_ns = loop_now_ns();
+	__atomic_store_n(&c->skel->bss->start_ns, c->last_tick_ns, __ATOMIC_RELEASE);
+	r = seed_ledger(c);
+	return r < 0 ? r : events_enable(c->events);
+}
+
+int collector_fd(const struct collector *c)
+{
+	return ring_buffer__epoll_fd(c->ring);
+}
+
+int collector_drain(struct collector *c)
+{
+	int r = ring_buffer__consume(c->ring);
+
+	return r < 0 ? r : 0;
+}
+
+uint64_t collector_tick_ns(const struct collector *c)
+{
+	return events_redraw_interval_ns(c->events);
+}
+
+int collector_tick(struct collector *c)
+{
+	uint64_t now = loop_now_ns();
+	uint64_t elapsed_ns = now - c->last_tick_ns;
+
+	c->last_tick_ns = now;
+	return events_redraw(c->events, elapsed_ns);
+}
+
+static void wait_until(uint64_t ns)
+{
+	struct timespec t = {
+		.tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC)};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+}
+
+static void read_run_time(struct collector *c)
+{
+	struct bpf_program *p;
+
+	bpf_object__for_each_program(p, c->skel->obj)
+	{
+		struct bpf_prog_info info = {0};
+		__u32 size = sizeof(info);
+
+		/* Without it the cost stays 0, as without kernel.bpf_stats_enabled. */
+		if (bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &size) == 0) {
+			c->run_ns += info.run_time_ns;
+			c->run_count += info.run_cnt;
+		}
+	}
+}
+
+int collector_stop(struct collector *c)
+{
+	uint64_t stop_ns = loop_now_ns() + STOP_LEAD_NS;
+	int r;
+
+	__atomic_store_n(&c->skel->bss->stop_ns, stop_ns, __ATOMIC_RELEASE);
+	wait_until(stop_ns);
+	r = events_disable(c->events);
+	read_run_time(c);
+	(void)bpf_link__destroy(c->switch_link); /* only closes */
+	c->switch_link = NULL;
+	if (r == 0)
+		r = collector_drain(c);
+	return r;
+}
+
+/* Sums one per-CPU map entry; returns the number of CPUs in values or -errno. */
+static int read_counts(const struct collector *c, struct cpu_counts **ret)
+{
+	int cpus = libbpf_num_possible_cpus();
+	__u32 zero = 0;
+	int r;
+
+	if (cpus < 0)
+		return cpus;
+	*ret = calloc((size_t)cpus, sizeof(**ret));
+	if (!*ret)
+		return -ENOMEM;
+	r = bpf_map__lookup_elem(
+		c->skel->maps.counts, &zero, sizeof(zero), *ret, sizeof(**ret) * (size_t)cpus, 0);
+	return r < 0 ? r : cpus;
+}
+
+uint64_t collector_samples(const struct collector *c)
+{
+	_cleanup_(freep) struct cpu_counts *counts = NULL;
+	int cpus = read_counts(c, &counts);
+	uint64_t n = 0;
+
+	for (int i = 0; i < cpus; i++)
+		n += counts[i].taken.samples;
+	return n;
+}
+
+uint64_t collector_cpu_weight(const struct collector *c, size_t cpu)
+{
+	_cleanup_(freep) struct cpu_counts *counts = NULL;
+	int cpus = read_counts(c, &counts);
+
+	return cpus > 0 && cpu < (size_t)cpus ? counts[cpu].taken.weight_ns : 0;
+}
+
+static void add_count(struct sample_count *to, const struct sample_count *from)
+{
+	to->samples += from->samples;
+	to->weight_ns += from->weight_ns;
+}
+
+static void add_cpu(struct collect_totals *t, const struct cpu_counts *n, uint64_t stop_ns)
+{
+	uint64_t tail_us = n->last_ns ? (stop_ns - n->last_ns) / 1000 : 0;
+
+	add_count(&t->taken, &n->taken);
+	add_count(&t->idle, &n->idle);
+	add_count(&t->filtered, &n->filtered);
+	for (int i = 0; i < SAMPLE_LOSS_COUNT; i++)
+		add_count(&t->losses[i], &n->losses[i]);
+	for (int i = 0; i < SAMPLE_END_COUNT; i++)
+		t->ends[i] += n->ends[i];
+	t->taken_sq += n->taken_sq;
+	t->tail_sq += tail_us * tail_us;
+	t->switches += n->switches;
+	t->ledger_lost += n->ledger_lost;
+}
+
+/* "memlock:\t123" of /proc/self/fdinfo/FD: what the kernel charges for a map or program. */
+static uint64_t memlock_of(int fd)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(8192);
+	char path[64];
+	const char *at;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd); /* fits */
+	if (file_read(path, &b) < 0)
+		return 0;
+	at = strstr(buf_str(&b), "memlock:");
+	return at ? strtoull(at + strlen("memlock:"), NULL, 10) : 0;
+}
+
+static uint64_t bpf_memory(const struct collector *c)
+{
+	struct bpf_map *m;
+	struct bpf_program *p;
+	uint64_t bytes = 0;
+
+	bpf_object__for_each_map(m, c->skel->obj) bytes += memlock_of(bpf_map__fd(m));
+	bpf_object__for_each_program(p, c->skel->obj) bytes += memlock_of(bpf_program__fd(p));
+	return bytes;
+}
+
+void collector_totals(const struct collector *c, struct collect_totals *ret)
+{
+	_cleanup_(freep) struct cpu_counts *counts = NULL;
+	int cpus = read_counts(c, &counts);
+	uint64_t stop_ns = c->skel->bss->stop_ns;
+
+	*ret = (struct collect_totals){
+		.start_ns = c->skel->bss->start_ns,
+		.window_ns = stop_ns - c->skel->bss->start_ns,
+		.cpus = events_count(c->events),
+		.period_ns = events_period_ns(c->events),
+		.records_bad = c->records_bad,
+		.bpf_memory_bytes = bpf_memory(c),
+		.bpf_run_ns = c->run_ns,
+		.bpf_run_count = c->run_count,
+	};
+	for (int i = 0; i < cpus; i++)
+		add_cpu(ret, &counts[i], stop_ns);
+}
+
+static int compare_stacks(const void *a, const void *b)
+{
+	const struct stack_key *x = &((const struct collect_stack *)a)->key;
+	const struct stack_key *y = &((const struct collect_stack *)b)->key;
+
+	if (x->tgid != y->tgid)
+		return x->tgid < y->tgid ? -1 : 1;
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return (x->exec_id > y->exec_id) - (x->exec_id < y->exec_id);
+}
+
+static int compare_threads(const void *a, const void *b)
+{
+	const struct ledger_key *x = &((const struct collect_thread *)a)->key;
+	const struct ledger_key *y = &((const struct collect_thread *)b)->key;
+
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+int collector_stacks(const struct collector *c, struct collect_stack **ret, size_t *ret_count)
+{
+	struct bpf_map *m = c->skel->maps.stacks;
+	size_t max = bpf_map__max_entries(m);
+	_cleanup_(freep) struct collect_stack *list = calloc(max, sizeof(*list));
+	struct stack_key *last = NULL;
+	size_t n = 0;
+
+	if (!list)
+		return -ENOMEM;
+	while (n < max && bpf_map__get_next_key(m, last, &list[n].key, sizeof(list[n].key)) == 0) {
+		struct collect_stack *s = &list[n];
+		int r = bpf_map__lookup_elem(
+			m, &s->key, sizeof(s->key), &s->value, sizeof(s->value), 0);
+
+		if (r < 0)
+			return r;
+		last = &s->key;
+		n++;
+	}
+	qsort(list, n, sizeof(*list), compare_stacks);
+	*ret = steal_ptr(&list);
+	*ret_count = n;
+	return 0;
+}
+
+/* The thread's wait in run queues, 0 when it is gone. */
+static uint64_t run_delay_of(const struct collect_thread *t)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(256);
+	uint64_t cpu_ns;
+	uint64_t delay_ns;
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/%u/task/%u/schedstat", t->value.tgid, t->key.tid);
+	if (file_read(path, &b) < 0 ||
+		sscanf(buf_str(&b), "%" SCNu64 " %" SCNu64, &cpu_ns, &delay_ns) != 2)
+		return 0;
+	return delay_ns;
+}
+
+int collector_ledger(const struct collector *c, struct collect_thread **ret, size_t *ret_count)
+{
+	struct bpf_map *m = c->skel->maps.ledger;
+	uint64_t stop_ns = c->skel->bss->stop_ns;
+	size_t max = bpf_map__max_entries(m);
+	_cleanup_(freep) struct collect_thread *list = calloc(max, sizeof(*list));
+	struct ledger_key *last = NULL;
+	size_t n = 0;
+
+	if (!list)
+		return -ENOMEM;
+	while (n < max && bpf_map__get_next_key(m, last, &list[n].key, sizeof(list[n].key)) == 0) {
+		struct collect_thread *t = &list[n];
+		int r = bpf_map__lookup_elem(
+			m, &t->key, sizeof(t->key), &t->value, sizeof(t->value), 0);
+
+		if (r < 0)
+			return r;
+		ledger_close(
+			&t->value, stop_ns, t->value.state & LEDGER_ON_CPU ? run_delay_of(t) : 0);
+		last = &t->key;
+		n++;
+	}
+	qsort(list, n, sizeof(*list), compare_threads);
+	*ret = steal_ptr(&list);
+	*ret_count = n;
+	return 0;
+}

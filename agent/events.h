@@ -1,0 +1,39 @@
+/*
+ * The sampling clock: one cpu-clock perf event on each online CPU, for all processes, with a period
+ * that is redrawn while it runs. A fixed period locks step with periodic programs (DESIGN.md
+ * section 4), so every CPU gets a new one about once per EVENTS_SAMPLES_PER_DRAW samples, uniform
+ * within
+ * +-25 % of the base period, from a seeded generator.
+ *
+ * A redraw starts a new period at once, so that interval is on average half a period longer.
+ * The base period is shortened by that, such that the mean rate is the one that was asked for.
+ */
+#ifndef AGENT_EVENTS_H
+#define AGENT_EVENTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EVENTS_SAMPLES_PER_DRAW = 8, EVENTS_FREQUENCY_MAX_HZ = 10000 };
+
+struct events;
+
+/* Opens the events, not yet counting. 0 or -errno of perf_event_open. */
+int events_new(uint64_t frequency_hz, uint64_t seed, struct events **ret);
+/* Closes all of them. */
+void events_free(struct events *e);
+void events_freep(struct events **e);
+
+size_t events_count(const struct events *e); /* CPUs sampled */
+int events_fd(const struct events *e, size_t i);
+uint64_t events_period_ns(const struct events *e); /* base period */
+
+int events_enable(struct events *e);  /* 0 or -errno */
+int events_disable(struct events *e); /* 0 or the first -errno; goes on over failures */
+
+/* How often events_redraw is to be called. */
+uint64_t events_redraw_interval_ns(const struct events *e);
+/* Redraws the CPUs that are due after elapsed_ns more, in turn. 0 or -errno. */
+int events_redraw(struct events *e, uint64_t elapsed_ns);
+
+#endif
