@@ -38,8 +38,8 @@ struct maps_region {
 	uint32_t dev_major, dev_minor;
 	uint32_t path; /* offset into names, see maps_path() */
 	uint32_t kind; /* enum maps_kind */
-	uint32_t user; /* for the caller; maps_feed sets 0 */
-	uint32_t pad;
+	uint32_t user; /* two fields for the caller; maps_feed sets 0 */
+	uint32_t user_tried;
 };
 
 struct maps {

@@ -79,6 +79,8 @@ int symbolizer_kernel(struct symbolizer *s, struct profile *profile, const uint6
 	uint32_t count, uint32_t *ret_frames);
 
 struct symbolizer_stats symbolizer_stats(const struct symbolizer *s);
+/* 0 when none runs. Its CPU time and memory are part of the agent's cost. */
+pid_t symbolizer_helper_pid(const struct symbolizer *s);
 
 /* The helper's main(), reached by re-executing the agent with this argv[1]; not for people. */
 #define SYMBOLIZER_HELPER_ARG "__symbolize-helper"

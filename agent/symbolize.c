@@ -1,0 +1,296 @@
+/*
+ * The symbolizer's API: finds the mapping of each address, asks for what is not known yet, and
+ * writes frames. Foreign files are read by the helper process only (helper.h).
+ *
+ * A frame's address is its function's start in the module's own address space, so that stacks which
+ * differ only in the instruction are one stack, and is the same on every run. Kernel frames have
+ * none: it would differ per boot.
+ */
+#include "agent/symbolize.h"
+
+#include <errno.h>
+
+#include "agent/symbolize_internal.h"
+#include "base/def.h"
+
+enum { SYMBOLIZE_LABEL_SIZE = 300 };
+
+int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
+{
+	struct helper_options helper = {o->helper_memory_mb, o->helper_timeout_ms};
+	_cleanup_(symbolizer_freep) struct symbolizer *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->options = *o;
+	int r = symbolize_process_init(s);
+
+	if (r == 0)
+		r = symbolize_file_init(s);
+	if (r == 0)
+		r = symbolize_cache_init(s);
+	if (r == 0)
+		r = symbolize_kernel_init(s);
+	if (r == 0)
+		r = helper_new(&helper, &s->helper);
+	if (r < 0)
+		return r;
+	symbolize_file_add_vdso(s);
+	*ret = steal_ptr(&s);
+	return 0;
+}
+
+void symbolizer_free(struct symbolizer *s)
+{
+	if (!s)
+		return;
+	helper_free(s->helper);
+	symbolize_process_done(s);
+	symbolize_file_done(s);
+	symbolize_cache_done(s);
+	symbolize_kernel_done(s);
+	free(s);
+}
+
+void symbolizer_freep(struct symbolizer **s)
+{
+	symbolizer_free(*s);
+}
+
+void symbolizer_see(struct symbolizer *s, const struct symbolizer_process *p,
+	const uint64_t *user_pcs, uint32_t count)
+{
+	struct symbolize_entry *e = symbolize_process_get(s, p);
+
+	if (!e)
+		return;
+	for (uint32_t i = 0; i < count; i++) {
+		if (maps_find(&e->maps, user_pcs[i]))
+			continue;
+		/* Mapped since (dlopen), or no address at all: one more look tells. */
+		(void)symbolize_process_refresh(s, e);
+		return;
+	}
+}
+
+/* A return address may be the first byte of the next function: look at the call instead. */
+static uint64_t symbolize_adjust(
+	const struct symbolizer *s, uint64_t pc, uint32_t i, bool is_call_first)
+{
+	bool is_call = i > 0 || is_call_first;
+
+	return is_call && pc > 0 && !s->options.keep_pc ? pc - 1 : pc;
+}
+
+static uint64_t symbolize_offset(const struct maps_region *r, uint64_t address)
+{
+	return address - r->start + r->offset;
+}
+
+static void symbolize_queue_user(struct symbolizer *s, struct symbolize_entry *e,
+	const uint64_t *pcs, uint32_t count, bool is_call_first)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t address = symbolize_adjust(s, pcs[i], i, is_call_first);
+		struct maps_region *r = maps_find(&e->maps, address);
+		struct symbolize_file *f = r ? symbolize_process_file(s, e, r) : NULL;
+
+		if (f && !symbolize_cache_get(s, f, symbolize_offset(r, address)))
+			symbolize_cache_queue(s, f, symbolize_offset(r, address));
+	}
+}
+
+void symbolizer_user_prepare(struct symbolizer *s, const struct symbolizer_process *p,
+	const uint64_t *pcs, uint32_t count, bool is_call_first)
+{
+	struct symbolize_entry *e = symbolize_process_get(s, p);
+
+	if (e)
+		symbolize_queue_user(s, e, pcs, count, is_call_first);
+}
+
+void symbolizer_kernel_prepare(struct symbolizer *s, const uint64_t *pcs, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		symbolize_kernel_queue(s, symbolize_adjust(s, pcs[i], i, false));
+}
+
+void symbolizer_flush_prepare(struct symbolizer *s)
+{
+	symbolize_cache_ask(s);
+	symbolize_kernel_ask(s);
+}
+
+/* The path as people know it: the kernel's " (deleted)" goes when the file is deleted, and stays
+ * when it is part of a name. */
+static size_t symbolize_path_size(const char *path, const struct symbolize_file *f)
+{
+	static const char mark[] = " (deleted)";
+	size_t size = strlen(path);
+	size_t mark_size = sizeof(mark) - 1;
+
+	if (f && f->is_deleted && size > mark_size &&
+		memcmp(path + size - mark_size, mark, mark_size) == 0)
+		return size - mark_size;
+	return size;
+}
+
+/* "[base+0xoff]"; the kernel's own "[vdso]" loses its brackets. */
+static size_t symbolize_label(
+	const char *path, size_t path_size, uint64_t offset, char label[SYMBOLIZE_LABEL_SIZE])
+{
+	const char *slash = memrchr(path, '/', path_size);
+	const char *base = slash ? slash + 1 : path;
+	size_t size = path_size - (size_t)(base - path);
+
+	if (size >= 2 && base[0] == '[' && base[size - 1] == ']') {
+		base++;
+		size -= 2;
+	}
+	int n = snprintf(label, SYMBOLIZE_LABEL_SIZE, "[%.*s+0x%llx]", (int)MIN(size, 255), base,
+		(unsigned long long)offset); /* fits: a base name has at most 255 bytes */
+
+	return n < 0 ? 0 : (size_t)n;
+}
+
+struct symbolize_frame {
+	const char *name;
+	size_t name_size;
+	const char *module;
+	size_t module_size;
+	uint64_t address;
+	enum frame_kind kind;
+};
+
+static int64_t symbolize_put(struct profile *profile, const struct symbolize_frame *f)
+{
+	int64_t name = profile_string(profile, f->name, f->name_size);
+	int64_t module = name < 0 ? name : profile_string(profile, f->module, f->module_size);
+
+	if (module < 0)
+		return module;
+	struct frame frame = {
+		.name = (uint32_t)name,
+		.module = (uint32_t)module,
+		.kind = f->kind,
+		.address = f->address,
+	};
+	return profile_frame(profile, &frame);
+}
+
+static const struct symbolize_symbol *symbolize_lookup(
+	struct symbolizer *s, struct symbolize_file *f, uint64_t offset)
+{
+	const struct symbolize_symbol *symbol = symbolize_cache_get(s, f, offset);
+
+	if (symbol || f->fd < 0 || symbolize_file_has_failed(f))
+		return symbol;
+	/* The cache was emptied between asking and now. */
+	symbolize_cache_queue(s, f, offset);
+	symbolize_cache_ask(s);
+	return symbolize_cache_get(s, f, offset);
+}
+
+/* The frame of one address. label is where a made-up name may stand. Returns whether the name is a
+ * symbol's. */
+static bool symbolize_frame(struct symbolizer *s, struct symbolize_entry *e, uint64_t address,
+	char label[SYMBOLIZE_LABEL_SIZE], struct symbolize_frame *ret)
+{
+	struct maps_region *r = e ? maps_find(&e->maps, address) : NULL;
+
+	*ret = (struct symbolize_frame){.name = "[unknown]", .module = "", .kind = FRAME_NATIVE};
+	ret->name_size = strlen(ret->name);
+	if (!r)
+		return false;
+	const char *path = maps_path(&e->maps, r);
+	if (r->kind == MAPS_ANON || r->kind == MAPS_SPECIAL) {
+		ret->name = r->kind == MAPS_ANON ? "[anon]" : path;
+		ret->name_size = strlen(ret->name);
+		return false;
+	}
+	struct symbolize_file *f = symbolize_process_file(s, e, r);
+	uint64_t offset = symbolize_offset(r, address);
+	const struct symbolize_symbol *symbol = f ? symbolize_lookup(s, f, offset) : NULL;
+
+	ret->module = path;
+	ret->module_size = symbolize_path_size(path, f);
+	ret->address = symbol && symbol->has_vaddr ? symbol->vaddr : offset;
+	if (symbol && symbol->name) {
+		ret->name = symbol->name;
+		ret->name_size = symbol->name_size;
+		ret->address = symbol->start;
+		return true;
+	}
+	ret->name = label;
+	ret->name_size = symbolize_label(path, ret->module_size, ret->address, label);
+	return false;
+}
+
+int symbolizer_user(struct symbolizer *s, struct profile *profile,
+	const struct symbolizer_process *p, const uint64_t *pcs, uint32_t count, bool is_call_first,
+	uint32_t *ret_frames)
+{
+	struct symbolize_entry *e = symbolize_process_get(s, p);
+
+	if (e) {
+		symbolize_queue_user(s, e, pcs, count, is_call_first);
+		symbolize_cache_ask(s);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		char label[SYMBOLIZE_LABEL_SIZE];
+		struct symbolize_frame frame;
+		bool is_named = symbolize_frame(
+			s, e, symbolize_adjust(s, pcs[i], i, is_call_first), label, &frame);
+		int64_t id = symbolize_put(profile, &frame);
+
+		if (id < 0)
+			return (int)id;
+		ret_frames[i] = (uint32_t)id;
+		s->stats.frames++;
+		if (is_named)
+			s->stats.resolved++;
+		else
+			s->stats.unresolved++;
+	}
+	return (int)count;
+}
+
+int symbolizer_kernel(struct symbolizer *s, struct profile *profile, const uint64_t *pcs,
+	uint32_t count, uint32_t *ret_frames)
+{
+	symbolizer_kernel_prepare(s, pcs, count);
+	symbolize_kernel_ask(s);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct symbolize_kernel_symbol *k =
+			symbolize_kernel_get(s, symbolize_adjust(s, pcs[i], i, false));
+		struct symbolize_frame frame = {
+			.name = k && k->name ? k->name : "[kernel]",
+			.module = k ? k->module : "",
+			.kind = FRAME_KERNEL,
+		};
+
+		frame.name_size = strlen(frame.name);
+		frame.module_size = strlen(frame.module);
+		int64_t id = symbolize_put(profile, &frame);
+		if (id < 0)
+			return (int)id;
+		ret_frames[i] = (uint32_t)id;
+		s->stats.kernel_frames++;
+		if (!k || !k->name)
+			s->stats.kernel_unresolved++;
+	}
+	return (int)count;
+}
+
+struct symbolizer_stats symbolizer_stats(const struct symbolizer *s)
+{
+	struct symbolizer_stats stats = s->stats;
+
+	stats.helper_restarts = helper_restarts(s->helper);
+	return stats;
+}
+
+pid_t symbolizer_helper_pid(const struct symbolizer *s)
+{
+	return helper_pid(s->helper);
+}
