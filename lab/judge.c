@@ -1,0 +1,173 @@
+/* Which judges a recording gets, and the two gates that are made of other gates. See judge.h. */
+#include "lab/judge.h"
+
+#include "base/def.h"
+
+static void judge_one(struct gate *g, const struct scenario *s, const struct evidence *e, size_t n)
+{
+	switch (g->kind) {
+	case GATE_SHARE:
+		judge_share(g, s, e, n);
+		break;
+	case GATE_SHARE_POOLED:
+		judge_share_pooled(g, s, e, n);
+		break;
+	case GATE_PATH:
+		judge_path(g, s, e, n);
+		break;
+	case GATE_FORBIDDEN:
+		judge_forbidden(g, s, e, n);
+		break;
+	case GATE_LEDGER:
+		judge_ledger(g, e, n);
+		break;
+	case GATE_SUM:
+		judge_sum(g, e, n);
+		break;
+	case GATE_LOSSES:
+		judge_losses(g, e, n);
+		break;
+	case GATE_SYMBOLS:
+		judge_symbols(g, e, n);
+		break;
+	case GATE_NEGATIVE:
+		judge_negative(g, e, n);
+		break;
+	case GATE_LEAK:
+		judge_leak(g, e, n);
+		break;
+	default:
+		gate_unmeasured(
+			g, "a %s scenario does not measure this", scenario_kind_name(s->kind));
+	}
+}
+
+void judge_recording(struct gate_list *l, const struct scenario *s, const char *variant,
+	const struct evidence *e, size_t count, const bool want[GATE_KIND_COUNT])
+{
+	for (unsigned int k = 0; k < GATE_KIND_COUNT; k++) {
+		struct gate *g;
+
+		if (!want[k])
+			continue;
+		g = gate_add(l, k, s->name, variant, s->need[k] ? s->need[k] : GATE_REQUIRED);
+		if (!g)
+			return;
+		judge_one(g, s, e, count);
+		gate_decide(g);
+	}
+}
+
+void judge_perturb(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
+{
+	static const enum gate_kind kinds[] = {
+		GATE_SHARE, GATE_PATH, GATE_LEDGER, GATE_SUM, GATE_LOSSES, GATE_SYMBOLS};
+	bool want[GATE_KIND_COUNT] = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		want[kinds[i]] = true;
+	for (size_t i = 0; i < count; i++) {
+		_cleanup_(gate_list_done) struct gate_list one = {0};
+		size_t alarms = 0;
+		char which[80] = "none";
+
+		judge_recording(&one, s, "", &e[i], 1, want);
+		if (one.no_memory)
+			gate_unmeasured(g, "out of memory while judging");
+		for (size_t k = 0; k < one.count; k++) {
+			if (one.items[k].status == GATE_UNMEASURED)
+				gate_unmeasured(g, "%s", one.items[k].text);
+			if (one.items[k].status != GATE_FAIL)
+				continue;
+			alarms++;
+			(void)snprintf(which, sizeof(which), "%.16s: %.60s",
+				gate_kind_name(one.items[k].kind), one.items[k].text);
+		}
+		gate_check_most(
+			g, "", 0, (double)alarms, 0, "false alarms, %s (%s)", e[i].step, which);
+	}
+}
+
+/* Every gate of a fault that is named, or that its comparison needs. */
+static void judge_fault_gates(struct gate_list *l, const struct scenario *s,
+	const struct scenario_fault *f, const struct evidence *e, const struct evidence *plain)
+{
+	bool want[GATE_KIND_COUNT];
+	struct gate *g;
+
+	for (unsigned int k = 0; k < GATE_KIND_COUNT; k++)
+		want[k] = (f->red[k] || f->green[k]) && k != GATE_AGENT_COST_SAME;
+	judge_recording(l, s, f->name, e, 1, want);
+	if (!f->red[GATE_AGENT_COST_SAME] && !f->green[GATE_AGENT_COST_SAME])
+		return;
+	g = gate_add(l, GATE_AGENT_COST_SAME, s->name, f->name, GATE_REQUIRED);
+	if (!g)
+		return;
+	if (plain)
+		judge_cost_same(g, e, plain);
+	gate_decide(g);
+}
+
+static void judge_fault(struct gate_list *l, const struct scenario *s,
+	const struct scenario_fault *f, const struct evidence *e, const struct evidence *plain)
+{
+	_cleanup_(gate_list_done) struct gate_list inner = {0};
+	struct gate *g = gate_add(l, GATE_SELFTEST, s->name, f->name,
+		s->need[GATE_SELFTEST] ? s->need[GATE_SELFTEST] : GATE_REQUIRED);
+
+	if (!g)
+		return;
+	judge_fault_gates(&inner, s, f, e, plain);
+	if (inner.no_memory)
+		gate_unmeasured(g, "out of memory while judging");
+	for (size_t i = 0; i < inner.count; i++) {
+		const struct gate *in = &inner.items[i];
+		bool red = f->red[in->kind];
+
+		if (in->status == GATE_UNMEASURED) {
+			gate_unmeasured(g, "%s: %s", gate_kind_name(in->kind), in->text);
+			continue;
+		}
+		/* Measured 1 is red, 0 is green. */
+		gate_check_near(g, "", red, in->status == GATE_FAIL, 0, "%s must be %s (%.70s)",
+			gate_kind_name(in->kind), red ? "red" : "green", in->text);
+	}
+	gate_decide(g);
+}
+
+/* An expectation that this fault's workload is about: the truth mentions it. */
+static size_t judge_known(const struct scenario *s, const struct truth *t, struct scenario *ret)
+{
+	ret->expect_count = 0;
+	for (size_t i = 0; i < s->expect_count; i++)
+		for (size_t k = 0; k < t->function_count; k++)
+			if (strcmp(s->expect[i].name, t->functions[k].name) == 0) {
+				ret->expect[ret->expect_count++] = s->expect[i];
+				break;
+			}
+	return ret->expect_count;
+}
+
+void judge_selftest(
+	struct gate_list *l, const struct scenario *s, const struct evidence *e, size_t count)
+{
+	_cleanup_(freep) struct scenario *one = malloc(sizeof(*one));
+
+	if (!one) {
+		l->no_memory = true;
+		return;
+	}
+	for (size_t i = 0; i < s->fault_count && i < count; i++) {
+		const struct scenario_fault *f = &s->faults[i];
+		const struct evidence *plain = NULL;
+
+		for (size_t k = 0; f->compare && k < s->fault_count && k < count; k++)
+			if (strcmp(s->faults[k].name, f->compare) == 0)
+				plain = &e[k];
+		/* Faults have workloads of their own; each is judged by its own functions. */
+		*one = *s;
+		if (e[i].has_truth)
+			(void)judge_known(s, &e[i].truth, one); /* none: gates say so */
+		judge_fault(l, one, f, &e[i], plain);
+	}
+}

@@ -1,0 +1,75 @@
+/*
+ * Verdicts. Every judge fills one gate from the evidence of some steps; none knows where the
+ * evidence came from, so all of them are tested on synthetic recordings.
+ *
+ * Tolerance of a share (lab/README.md derives it): a sample falls into a function with share p or
+ * does not, weights vary with the jittered period, so sigma = sqrt(sum w^2 p (1-p)) / sum w, which
+ * for periods uniform in +-25 % is sqrt(p (1-p) (1 + 1/48) / n). Gates allow JUDGE_Z of it and
+ * JUDGE_SYSTEMATIC for what truth and samples count differently (clock reads around a chunk of
+ * work, the last microseconds of a thread).
+ */
+#ifndef LAB_JUDGE_H
+#define LAB_JUDGE_H
+
+#include "lab/evidence.h"
+#include "lab/gate.h"
+#include "lab/scenario.h"
+
+#define JUDGE_Z             4.0
+#define JUDGE_SYSTEMATIC    0.0015 /* share */
+#define JUDGE_JITTER_CV2    (1.0 / 48.0)
+#define JUDGE_PATH_MAX      0.01 /* share of a function's stacks that prologues may cut */
+#define JUDGE_SYMBOLS_MAX   0.001
+#define JUDGE_LEDGER_PART   0.001
+#define JUDGE_LEDGER_NS     50000.0   /* between reading schedstat and the last switch-out */
+#define JUDGE_EXIT_NS       5000000.0 /* main thread: writes its truth and tears the process down */
+#define JUDGE_OVERHEAD_MAX  0.01
+#define JUDGE_MEMORY_MAX    100e6
+#define JUDGE_BASELINE_PART 0.02
+#define JUDGE_COST_PART     0.02
+#define JUDGE_LEAK_BYTES    256.0 /* per window; the seeded leak is 1024 */
+
+/* Half-width of the interval for a share p of n samples. */
+double judge_share_tolerance(double p, double n);
+
+void judge_share(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+void judge_share_pooled(
+	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+void judge_path(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+void judge_forbidden(
+	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+void judge_symbols(struct gate *g, const struct evidence *e, size_t count);
+void judge_ledger(struct gate *g, const struct evidence *e, size_t count);
+void judge_sum(struct gate *g, const struct evidence *e, size_t count);
+void judge_losses(struct gate *g, const struct evidence *e, size_t count);
+void judge_negative(struct gate *g, const struct evidence *e, size_t count);
+
+/* bare: without agent; with: with it; limited: with it under memory.max and bpf_stats. */
+struct judge_overhead {
+	double start_cpu_s, agent, bpf, slowdown, sum; /* shares of the CPU */
+	bool known;
+};
+void judge_overhead(struct gate *g, const struct evidence *bare, const struct evidence *with,
+	const struct evidence *limited, struct judge_overhead *ret);
+void judge_memory(struct gate *g, const struct evidence *with, const struct evidence *limited);
+void judge_leak(struct gate *g, const struct evidence *e, size_t count);
+void judge_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain);
+/* e holds count steps of the first run, then the same steps of each further run. */
+void judge_same_twice(struct gate *g, const struct evidence *e, size_t count, size_t runs);
+/* The figure that baselines hold: agent CPU in window and flush, ns. False: not measured. */
+bool judge_cost_ns(const struct evidence *e, double *ret);
+
+/*
+ * The per-profile gates of a scenario that are marked in want, with checks over all the evidence,
+ * decided and appended to l.
+ */
+void judge_recording(struct gate_list *l, const struct scenario *s, const char *variant,
+	const struct evidence *e, size_t count, const bool want[GATE_KIND_COUNT]);
+/* One gate: no run raised an alarm. */
+void judge_perturb(
+	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+/* One gate per fault, e[i] belongs to s->faults[i]. */
+void judge_selftest(
+	struct gate_list *l, const struct scenario *s, const struct evidence *e, size_t count);
+
+#endif

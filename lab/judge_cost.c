@@ -1,0 +1,185 @@
+/* Gates on what the agent costs: CPU, BPF time, slowdown, memory, leaks, repeatability. */
+#include <math.h>
+
+#include "base/def.h"
+#include "lab/judge.h"
+
+static bool judge_metered(struct gate *g, const struct evidence *e)
+{
+	if (!e->has_meters) {
+		gate_unmeasured(g, "%s", e->no_meters);
+		return false;
+	}
+	if (e->meters.timed_out) {
+		gate_unmeasured(g, "%s: step timed out", e->step);
+		return false;
+	}
+	return true;
+}
+
+bool judge_cost_ns(const struct evidence *e, double *ret)
+{
+	if (!e->has_meters || e->meters.timed_out)
+		return false;
+	*ret = (double)(e->meters.agent_window_ns + e->meters.agent_flush_ns);
+	return *ret > 0;
+}
+
+void judge_overhead(struct gate *g, const struct evidence *bare, const struct evidence *with,
+	const struct evidence *limited, struct judge_overhead *ret)
+{
+	struct judge_overhead o = {0};
+	double agent, wall, plain;
+
+	*ret = o;
+	if (!judge_metered(g, bare) || !judge_metered(g, with) || !judge_metered(g, limited))
+		return;
+	wall = (double)with->meters.window_wall_ns;
+	plain = (double)bare->meters.workload_cpu_ns;
+	if (!judge_cost_ns(with, &agent) || wall <= 0 || plain <= 0 ||
+		limited->meters.window_wall_ns == 0) {
+		gate_unmeasured(g, "%s: agent, window or workload was not metered", with->step);
+		return;
+	}
+	if (limited->meters.bpf_run_count == 0) {
+		gate_unmeasured(g, "%s: kernel counted no BPF runs", limited->step);
+		return;
+	}
+	o.start_cpu_s = (double)with->meters.agent_start_ns / (double)NSEC_PER_SEC;
+	o.agent = agent / wall;
+	o.bpf = (double)limited->meters.bpf_run_ns / (double)limited->meters.window_wall_ns;
+	o.slowdown = ((double)with->meters.workload_cpu_ns - plain) / plain;
+	/* A faster workload is no credit. BPF time is part of the slowdown, too: counted twice. */
+	o.sum = o.agent + o.bpf + fmax(o.slowdown, 0);
+	o.known = true;
+	*ret = o;
+	gate_check_most(g, "%", 100 * JUDGE_OVERHEAD_MAX, 100 * o.sum, 0,
+		"agent %.3f + BPF %.3f + slowdown %.3f (start-up %.3f s apart)", 100 * o.agent,
+		100 * o.bpf, 100 * o.slowdown, o.start_cpu_s);
+}
+
+void judge_memory(struct gate *g, const struct evidence *with, const struct evidence *limited)
+{
+	const struct evidence *const both[] = {with, limited};
+
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		if (!judge_metered(g, both[i]))
+			continue;
+		if (!both[i]->has_agent) {
+			gate_unmeasured(g, "%s", both[i]->no_agent);
+			continue;
+		}
+		/* A maximum over a handful of readings would miss the peak. */
+		if (both[i]->meters.memory_samples < 10 || both[i]->meters.memory_peak == 0) {
+			gate_unmeasured(g, "%s: memory was sampled %llu times", both[i]->step,
+				(unsigned long long)both[i]->meters.memory_samples);
+			continue;
+		}
+		gate_check_most(g, "B", JUDGE_MEMORY_MAX,
+			(double)(both[i]->meters.memory_peak + both[i]->agent.perf_rings), 0,
+			"peak with perf rings, %s", both[i]->step);
+	}
+	if (limited->has_meters) {
+		gate_check_most(g, "", 0, (double)limited->meters.oom_kills, 0,
+			"killed by memory.max, %s", limited->step);
+		gate_check_most(g, "", 0, strcmp(limited->meters.agent_exit, "0") != 0, 0,
+			"agent exit under memory.max is %s", limited->meters.agent_exit);
+	}
+}
+
+static int judge_compare_double(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Median of all pairwise slopes (Theil 1950, Sen 1968): single jumps do not tilt it. */
+static bool judge_slope(const uint64_t *v, size_t n, double *ret)
+{
+	_cleanup_(freep) double *slopes = calloc(n * n + 1, sizeof(*slopes));
+	size_t count = 0;
+
+	if (!slopes || n < 2)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = i + 1; k < n; k++)
+			slopes[count++] = ((double)v[k] - (double)v[i]) / (double)(k - i);
+	qsort(slopes, count, sizeof(*slopes), judge_compare_double);
+	*ret = slopes[count / 2];
+	return true;
+}
+
+void judge_leak(struct gate *g, const struct evidence *e, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t n = e[i].agent.window_count, skip = n / 4;
+		double slope;
+
+		if (!e[i].has_agent) {
+			gate_unmeasured(g, "%s", e[i].no_agent);
+			continue;
+		}
+		/* The first windows fill caches. */
+		if (n < 8 || !judge_slope(e[i].agent.window_memory + skip, n - skip, &slope)) {
+			gate_unmeasured(g, "%s: %zu windows, a slope needs 8", e[i].step, n);
+			continue;
+		}
+		gate_check_most(
+			g, "B", JUDGE_LEAK_BYTES, slope, 0, "growth per window, %s", e[i].step);
+	}
+}
+
+void judge_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain)
+{
+	double cost, plain_cost;
+
+	if (!judge_metered(g, e) || !judge_metered(g, plain))
+		return;
+	if (!judge_cost_ns(e, &cost) || !judge_cost_ns(plain, &plain_cost)) {
+		gate_unmeasured(g, "%s: agent CPU was not metered", e->step);
+		return;
+	}
+	gate_check_near(g, "ns", plain_cost, cost, JUDGE_COST_PART * plain_cost,
+		"agent CPU against %s", plain->step);
+}
+
+static void judge_same_step(struct gate *g, const struct evidence *a, const struct evidence *b)
+{
+	const struct {
+		const char *name;
+		uint64_t a, b;
+	} figures[] = {
+		{"agent CPU in window", a->meters.agent_window_ns, b->meters.agent_window_ns},
+		{"agent CPU in flush", a->meters.agent_flush_ns, b->meters.agent_flush_ns},
+		{"window", a->meters.window_wall_ns, b->meters.window_wall_ns},
+		{"workload CPU", a->meters.workload_cpu_ns, b->meters.workload_cpu_ns},
+		{"memory peak", a->meters.memory_peak, b->meters.memory_peak},
+		{"truth CPU", a->truth.cpu_ns, b->truth.cpu_ns},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
+		gate_check_near(g, "", (double)figures[i].a, (double)figures[i].b, 0, "%s, %s",
+			figures[i].name, a->step);
+	if (a->has_agent && b->has_agent)
+		gate_check_near(g, "", 0,
+			strcmp(a->agent.profile_sha256, b->agent.profile_sha256) != 0, 0,
+			"profile hash %.12s, again %.12s, %s", a->agent.profile_sha256,
+			b->agent.profile_sha256, a->step);
+}
+
+void judge_same_twice(struct gate *g, const struct evidence *e, size_t count, size_t runs)
+{
+	for (size_t r = 1; r < runs; r++)
+		for (size_t i = 0; i < count; i++) {
+			const struct evidence *a = &e[i], *b = &e[r * count + i];
+
+			if (!judge_metered(g, a) || !judge_metered(g, b))
+				continue;
+			if (!a->has_truth || !b->has_truth) {
+				gate_unmeasured(g, "%s", a->has_truth ? b->no_truth : a->no_truth);
+				continue;
+			}
+			judge_same_step(g, a, b);
+		}
+}

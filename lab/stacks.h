@@ -1,0 +1,52 @@
+/*
+ * Questions to a recorded profile about one process: how much of it stands under a function with
+ * given callers, and does every stack of that function continue as it should.
+ */
+#ifndef LAB_STACKS_H
+#define LAB_STACKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "prof/profile.h"
+
+struct stacks {
+	const struct profile *profile;
+	uint32_t pid; /* 0: all processes */
+	size_t weight_type, count_type;
+	bool has_count;
+};
+
+struct stacks_sum {
+	double weight_ns;
+	double count; /* samples; from the weight and hz when the profile does not count */
+};
+
+struct stacks_chain {
+	const char *name;
+	const char *const *callers; /* direct caller first */
+	size_t caller_count;
+};
+
+/* 0; -ENODATA when the profile has no sample type in nanoseconds. */
+int stacks_open(const struct profile *p, uint32_t pid, struct stacks *ret);
+/*
+ * A frame's name against a plain one: equal, or equal up to the parameter list that C++ demangling
+ * appends.
+ */
+bool stacks_name_is(const char *frame, const char *name);
+
+struct stacks_sum stacks_total(const struct stacks *s, double hz);
+/* Samples with the chain somewhere in the stack, its frames side by side. */
+struct stacks_sum stacks_under(const struct stacks *s, const struct stacks_chain *c, double hz);
+/*
+ * Samples with function name in the stack whose callers are none of the chains'. The function's
+ * uppermost occurrence counts.
+ */
+struct stacks_sum stacks_astray(const struct stacks *s, const char *name,
+	const struct stacks_chain *chains, size_t chain_count, double hz);
+/* Samples with a frame of the module (base name of its path) that has no name. */
+struct stacks_sum stacks_unnamed(const struct stacks *s, const char *module, double hz);
+
+#endif
