@@ -15,8 +15,9 @@
 #include "base/def.h"
 
 enum {
-	ELF_SYMBOLS_WINDOW = 512,   /* symbols read at once */
-	ELF_SYMBOLS_NESTED_MAX = 64 /* symbols looked at per address: nesting and aliases */
+	ELF_SYMBOLS_WINDOW = 512,    /* symbols read at once */
+	ELF_SYMBOLS_NESTED_MAX = 64, /* symbols looked at per address: nesting and aliases */
+	ELF_SYMBOLS_WEAK = 1,        /* bit of a rank that counts after the underscores */
 };
 
 static void elf_endp(Elf **e)
@@ -194,7 +195,7 @@ static int elf_symbols_rank(const struct elf_symbols *e, const Elf64_Sym *s)
 {
 	unsigned int type = ELF64_ST_TYPE(s->st_info);
 	unsigned int bind = ELF64_ST_BIND(s->st_info);
-	int rank = bind == STB_LOCAL ? 2 : bind == STB_WEAK ? 1 : 0;
+	int rank = bind == STB_LOCAL ? 2 : bind == STB_WEAK ? ELF_SYMBOLS_WEAK : 0;
 
 	if (s->st_shndx == SHN_UNDEF || s->st_shndx == SHN_ABS || s->st_shndx == SHN_COMMON ||
 		s->st_name == 0)
@@ -390,18 +391,32 @@ bool elf_symbols_name(
 	}
 }
 
-static size_t elf_symbols_bars(const char *name)
+/* Rule 4: < 0 when the first is preferred. */
+static int elf_symbols_compare(uint8_t rank, const char *name, uint8_t than_rank, const char *than)
 {
-	return strspn(name, "_");
+	size_t bars = strspn(name, "_");
+	size_t than_bars = strspn(than, "_");
+
+	if (rank / 2 != than_rank / 2)
+		return rank / 2 < than_rank / 2 ? -1 : 1;
+	if (bars != than_bars)
+		return bars < than_bars ? -1 : 1;
+	if (rank != than_rank)
+		return rank < than_rank ? -1 : 1;
+	return strcmp(name, than);
 }
 
-/* Rule 4 over the symbols that begin where e->symbols[at] does and for which is_sized holds. */
+/*
+ * Rule 4 over the symbols that begin where e->symbols[at] does and, like it, have a size that
+ * reaches vaddr, or none.
+ */
 static bool elf_symbols_choose(
 	const struct elf_symbols *e, size_t at, uint64_t vaddr, struct elf_symbols_answer *ret)
 {
 	bool is_sized = e->symbols[at].size > 0;
 	size_t first = at;
-	int best_rank = -1;
+	bool found = false;
+	uint8_t rank = 0;
 	char name[ELF_SYMBOLS_NAME_SIZE];
 
 	while (first > 0 && at - first < ELF_SYMBOLS_NESTED_MAX &&
@@ -414,23 +429,19 @@ static bool elf_symbols_choose(
 			break;
 		if (is_sized ? vaddr - s->start >= s->size : s->size != 0)
 			continue;
-		if (best_rank >= 0 && s->rank > best_rank)
-			continue;
+		if (found && s->rank / 2 > rank / 2)
+			continue; /* spares reading its name */
 		if (!elf_symbols_name(e, s->table, s->name, name, sizeof(name)))
 			continue;
-		if (best_rank == s->rank) {
-			size_t bars = elf_symbols_bars(name);
-			size_t best_bars = elf_symbols_bars(ret->name);
-
-			if (bars > best_bars || (bars == best_bars && strcmp(name, ret->name) >= 0))
-				continue;
-		}
-		best_rank = s->rank;
+		if (found && elf_symbols_compare(s->rank, name, rank, ret->name) >= 0)
+			continue;
+		found = true;
+		rank = s->rank;
 		ret->start = s->start;
 		ret->size = s->size;
 		memcpy(ret->name, name, sizeof(name));
 	}
-	return best_rank >= 0;
+	return found;
 }
 
 bool elf_symbols_find(const struct elf_symbols *e, uint64_t vaddr, struct elf_symbols_answer *ret)

@@ -11,9 +11,9 @@
  *     one that begins last wins.
  *  3. If none does, a symbol of size 0 (assembly) names what follows it, up to the next symbol or
  *     its section's end.
- *  4. Names of one address: typed before untyped, global before weak before local, fewer leading
- *     underscores, then byte order. So `memcpy` is not `__memcpy_alias` in one run and not in
- *     another.
+ *  4. Names of one address: typed before untyped, exported (global, weak) before local, fewer
+ *     leading underscores, global before weak, then byte order: `getpid`, not `__getpid`, in every
+ *     run.
  *  5. A PLT slot is named after the function whose GOT entry it jumps through, with "@plt".
  *  6. Nothing else has a name.
  */
