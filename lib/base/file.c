@@ -182,14 +182,12 @@ int file_copy(const char *from, const char *to, unsigned int mode)
 {
 	_cleanup_(file_temp_done) struct file_temp t = {.fd = -1};
 	_cleanup_(closep) int fd = open(from, O_RDONLY | O_CLOEXEC);
-	_cleanup_(freep) char *block = malloc(FILE_BLOCK_SIZE);
+	char block[FILE_BLOCK_SIZE];
 	ssize_t n;
 	int r;
 
 	if (fd < 0)
 		return -errno;
-	if (!block)
-		return -ENOMEM;
 	r = file_temp_open(&t, to, mode);
 	if (r < 0)
 		return r;
@@ -223,15 +221,13 @@ static void file_hash_end(gnutls_hash_hd_t hash, char out[FILE_SHA256_HEX])
 int file_sha256(const char *path, char out[FILE_SHA256_HEX])
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	_cleanup_(freep) char *block = malloc(FILE_BLOCK_SIZE);
+	char block[FILE_BLOCK_SIZE];
 	gnutls_hash_hd_t hash;
 	ssize_t n;
 	int r;
 
 	if (fd < 0)
 		return -errno;
-	if (!block)
-		return -ENOMEM;
 	r = file_hash_new(&hash);
 	if (r < 0)
 		return r;

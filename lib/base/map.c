@@ -92,15 +92,15 @@ static int map_grow(struct map *m)
 {
 	size_t allocated = m->allocated ? m->allocated * 2 : MAP_ENTRIES_MIN;
 	size_t mask = allocated * 2 - 1;
-	_cleanup_(freep) uint32_t *table = calloc(allocated * 2, sizeof(*table));
-	struct map_item *items;
+	struct map_item *items = reallocarray(m->items, allocated, sizeof(*items));
+	uint32_t *table;
 
-	if (!table)
-		return -ENOMEM;
-	items = reallocarray(m->items, allocated, sizeof(*items));
 	if (!items)
 		return -ENOMEM;
 	m->items = items;
+	table = calloc(allocated * 2, sizeof(*table));
+	if (!table)
+		return -ENOMEM;
 	for (size_t n = 0; n < m->count; n++) {
 		size_t i = items[n].hash & mask;
 
@@ -109,7 +109,7 @@ static int map_grow(struct map *m)
 		table[i] = (uint32_t)n + 1;
 	}
 	free(m->table);
-	m->table = steal_ptr(&table);
+	m->table = table;
 	m->allocated = allocated;
 	return 0;
 }

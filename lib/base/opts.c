@@ -16,7 +16,7 @@
 
 #define OPTS_SPECS_MAX      64
 #define OPTS_FILE_MAX       ((size_t)1 << 20)
-#define OPTS_ARENA_MAX      ((size_t)4 << 20)
+#define OPTS_ARENA_MAX      ((size_t)16 << 20) /* a file of many short list items, copied twice */
 #define OPTS_MESSAGE_MAX    4096
 #define OPTS_NAME_SHOWN_MAX 100
 
@@ -151,7 +151,7 @@ static int opts_parse_long(struct opts *o, struct opts_argv *a)
 			spec = NULL;
 	}
 	if (!spec) {
-		_cleanup_(freep) char *bare = strndup(name, size);
+		char *bare = arena_strndup(o->arena, name, size);
 
 		if (!bare)
 			return -ENOMEM;
@@ -196,12 +196,13 @@ static int opts_parse_letters(struct opts *o, struct opts_argv *a)
 int opts_parse_argv(struct opts *o, int argc, char **argv, int *ret_operands)
 {
 	struct opts_argv a = {.count = argc, .args = argv, .i = 1};
-	_cleanup_(freep) char **options = calloc((size_t)argc * 2 + 1, sizeof(*options));
-	char **operands = options + argc;
+	char **options = arena_alloc(o->arena, ((size_t)argc * 2 + 1) * sizeof(*options));
+	char **operands;
 	int n_options = 0, n_operands = 0;
 
 	if (!options)
 		return -ENOMEM;
+	operands = options + argc;
 	for (bool is_ended = false; a.i < argc; a.i++) {
 		char *arg = argv[a.i];
 		int first = a.i;

@@ -8,6 +8,7 @@
 #include <float.h>
 #include <stdarg.h>
 
+#include "base/arena.h"
 #include "base/def.h"
 #include "base/str.h"
 
@@ -333,7 +334,7 @@ int opts_set(struct opts *o, const struct opts_place *at, const struct opt_spec 
 		return opts_set_one(o, at, spec, text, store);
 	for (;;) {
 		size_t n = strcspn(text, ",");
-		_cleanup_(freep) char *item = strndup(text, n);
+		const char *item = arena_strndup(o->arena, text, n);
 		int r;
 
 		if (!item)
