@@ -24,6 +24,7 @@ struct vm_config {
 	const char *bin_dir; /* build/: flame-agent, flame-agent-faulty, lab-init, workloads/ */
 	uint64_t timeout_ms; /* host time for the whole run */
 	bool keep;           /* leave scratch files and print where they are */
+	const char *append;  /* further words for the kernel command line; NULL: none */
 };
 
 enum vm_end {
@@ -61,8 +62,8 @@ struct image_info {
 	char hash[65];
 	char kernel[128];
 	char qemu[128];
-	char toolchain[128];
-	bool drifted; /* some package was not the locked version */
+	char toolchain[128]; /* what built the programs that go into the VM */
+	bool drifted;        /* some package was not the locked version */
 };
 /* Finds the cached image or builds it by vm-images/build.sh with progress on stderr. 0 or -errno.
  */

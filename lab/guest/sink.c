@@ -1,0 +1,136 @@
+/*
+ * Writes the result device, whose format stands in result.h. Records go first, the header that
+ * counts them after an fsync, so the header never promises what is not there.
+ */
+#include "lab/guest/sink.h"
+
+#include "lab/guest/result.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/def.h"
+
+static int write_at(int fd, const void *data, size_t size, uint64_t offset)
+{
+	const char *p = data;
+
+	while (size > 0) {
+		ssize_t n = pwrite(fd, p, size, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		p += n;
+		size -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+int sink_open(struct sink *s, const char *path)
+{
+	struct result_header h;
+	_cleanup_(closep) int fd = open(path, O_RDWR | O_CLOEXEC);
+	off_t size;
+
+	if (fd < 0)
+		return -errno;
+	size = lseek(fd, 0, SEEK_END);
+	if (size < RESULT_HEADER_SIZE)
+		return size < 0 ? -errno : -EINVAL;
+	if (pread(fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
+		return -EIO;
+	if (memcmp(h.magic, RESULT_MAGIC, sizeof(h.magic)) != 0 || h.version != RESULT_VERSION ||
+		h.end != RESULT_HEADER_SIZE)
+		return -EINVAL;
+	*s = (struct sink){.size = (uint64_t)size, .end = h.end, .state = RESULT_CRASHED};
+	s->fd = steal_fd(&fd);
+	return 0;
+}
+
+int sink_add(struct sink *s, const char *name, const void *data, uint64_t size)
+{
+	static const char zeros[RESULT_ALIGN];
+	size_t name_size = strlen(name);
+	uint64_t at = s->end, whole;
+	struct result_record r = {.magic = RESULT_RECORD_MAGIC, .data_size = size};
+	int err;
+
+	if (s->fd < 0)
+		return 0;
+	if (name_size == 0 || name_size > RESULT_NAME_MAX)
+		return -ENAMETOOLONG;
+	whole = sizeof(r) + name_size + size;
+	whole = (whole + RESULT_ALIGN - 1) / RESULT_ALIGN * RESULT_ALIGN;
+	if (s->state == RESULT_FULL || s->records >= RESULT_FILES_MAX || whole > s->size - at) {
+		s->state = RESULT_FULL;
+		return -ENOSPC;
+	}
+	r.name_size = (uint32_t)name_size;
+	r.data_crc = result_crc32(0, data, size);
+	r.crc = result_crc32(result_crc32(0, &r, 20), name, name_size);
+	if ((err = write_at(s->fd, &r, sizeof(r), at)) < 0 ||
+		(err = write_at(s->fd, name, name_size, at + sizeof(r))) < 0 ||
+		(err = write_at(s->fd, data, size, at + sizeof(r) + name_size)) < 0)
+		return err;
+	err = write_at(s->fd, zeros, whole - sizeof(r) - name_size - size,
+		at + sizeof(r) + name_size + size);
+	if (err < 0)
+		return err;
+	s->end = at + whole;
+	s->records++;
+	return 0;
+}
+
+int sink_add_file(struct sink *s, const char *name, const char *path)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(freep) char *data = NULL;
+	struct stat st;
+	size_t done = 0;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (s->fd < 0)
+		return 0;
+	data = malloc((size_t)st.st_size + 1);
+	if (!data)
+		return -ENOMEM;
+	while (done < (size_t)st.st_size) {
+		ssize_t n = read(fd, data + done, (size_t)st.st_size - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return sink_add(s, name, data, done);
+}
+
+int sink_commit(struct sink *s, int done)
+{
+	struct result_header h = {.version = RESULT_VERSION, .end = s->end, .records = s->records};
+	int err;
+
+	if (s->fd < 0)
+		return 0;
+	memcpy(h.magic, RESULT_MAGIC, sizeof(h.magic));
+	if (done && s->state == RESULT_CRASHED)
+		s->state = RESULT_DONE;
+	h.state = s->state;
+	h.crc = result_crc32(0, &h, 28);
+	if (fsync(s->fd) < 0)
+		return -errno;
+	if ((err = write_at(s->fd, &h, sizeof(h), 0)) < 0)
+		return err;
+	return fsync(s->fd) < 0 ? -errno : 0;
+}

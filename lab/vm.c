@@ -1,0 +1,138 @@
+/*
+ * One run of a job: makes the scratch directory, picks the accelerator, boots or runs on the host,
+ * and puts the outcome into words.
+ *
+ * Boot is cold. At shift 1 it takes about as long as restoring a snapshot would save only a few
+ * seconds of, and a snapshot would have to be made anew for every payload, since agent and workloads
+ * are in the initrd.
+ */
+#include "lab/vm_internal.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/def.h"
+#include "base/file.h"
+#include "lab/vm_result.h"
+
+extern char **environ;
+
+static int join(char *out, size_t size, const char *dir, const char *name)
+{
+	return snprintf(out, size, "%s/%s", dir, name) >= (int)size ? -ENAMETOOLONG : 0;
+}
+
+int vm_place_make(const char *out_dir, struct vm_place *ret)
+{
+	struct vm_place p;
+	int err;
+
+	if ((err = join(p.dir, sizeof(p.dir), out_dir, ".vm")) < 0 ||
+		(err = file_mkdir_parents(p.dir)) < 0 ||
+		(err = join(p.initrd, sizeof(p.initrd), p.dir, "initrd")) < 0 ||
+		(err = join(p.result, sizeof(p.result), p.dir, "result")) < 0 ||
+		(err = join(p.qemu_log, sizeof(p.qemu_log), p.dir, "qemu.log")) < 0 ||
+		(err = join(p.console, sizeof(p.console), out_dir, "console.log")) < 0)
+		return err;
+	*ret = p;
+	return 0;
+}
+
+void vm_place_remove(const struct vm_place *p)
+{
+	/* Whatever cannot be removed is scratch under build/, which the next run overwrites. */
+	(void)unlink(p->initrd);
+	(void)unlink(p->result);
+	(void)unlink(p->qemu_log);
+	(void)rmdir(p->dir);
+}
+
+/* Files of an earlier run in the same directory must not pass for this one's. */
+static void remove_stale(const struct job *j, const char *out_dir)
+{
+	static const char *const files[] = {"profile.pb.gz", "agent.json", "agent.log",
+		"truth.json", "workload.log", "meters.json"};
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < j->step_count; i++)
+		for (size_t k = 0; k < ARRAY_SIZE(files); k++)
+			if (snprintf(path, sizeof(path), "%s/%s/%s", out_dir, j->steps[i].name,
+				    files[k]) < (int)sizeof(path))
+				(void)unlink(path); /* mostly it is not there */
+	if (join(path, sizeof(path), out_dir, "done") == 0)
+		(void)unlink(path);
+}
+
+static enum vm_accel choose_accel(const struct vm_config *c)
+{
+	if (c->mode == VM_EXACT)
+		return VM_ACCEL_ICOUNT;
+	return vm_kvm_works(c) ? VM_ACCEL_KVM : VM_ACCEL_TCG;
+}
+
+int vm_run(const struct vm_config *c, const struct job *j, const char *out_dir,
+	vm_progress_fn *progress, void *data, struct vm_outcome *ret)
+{
+	static const char *const names[] = {"tcg+icount", "tcg", "kvm"};
+	struct vm_outcome outcome = {.end = VM_CRASHED};
+	struct vm_place place;
+	enum vm_accel accel;
+	int err;
+
+	if (c->mode == VM_EXACT && c->cpus > 1)
+		return -EINVAL; /* QEMU hangs with two CPUs under icount */
+	if ((err = vm_place_make(out_dir, &place)) < 0)
+		return err;
+	remove_stale(j, out_dir);
+	if ((err = join(outcome.console, sizeof(outcome.console), out_dir, "console.log")) < 0)
+		return err;
+	if (c->mode == VM_HOST) {
+		(void)snprintf(outcome.accel, sizeof(outcome.accel), "host");
+		err = vm_host_run(c, j, out_dir, progress, data, &outcome);
+	} else {
+		accel = choose_accel(c);
+		(void)snprintf(outcome.accel, sizeof(outcome.accel), "%s", names[accel]);
+		err = vm_boot(c, accel, j, &place, out_dir, progress, data, &outcome);
+	}
+	if (c->keep)
+		(void)fprintf(stderr, "flamelab: scratch files are in %s\n", place.dir);
+	else
+		vm_place_remove(&place);
+	if (err < 0)
+		return err;
+	*ret = outcome;
+	return 0;
+}
+
+int vm_shell(const struct vm_config *c)
+{
+	_cleanup_(vm_argv_done) struct vm_argv a = {0};
+	char dir[] = "/tmp/flamelab-shell.XXXXXX";
+	struct vm_config shell = *c;
+	struct job nothing = {0};
+	struct vm_place place;
+	int err, status;
+	pid_t pid;
+
+	shell.append = "flamelab.shell=1";
+	if (!mkdtemp(dir))
+		return -errno;
+	if ((err = vm_place_make(dir, &place)) < 0 ||
+		(err = vm_initrd_write(&shell, &nothing, place.initrd)) < 0 ||
+		(err = vm_result_seed(place.result, VM_RESULT_BYTES)) < 0 ||
+		(err = vm_argv_build(&shell, choose_accel(&shell), &place, -1, &a)) < 0)
+		goto out;
+	/* Not base/child: the terminal is for QEMU, so it must stay in our process group. */
+	err = -posix_spawnp(&pid, a.argv[0], NULL, NULL, a.argv, environ);
+	if (err < 0)
+		goto out;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	err = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+out:
+	vm_place_remove(&place);
+	(void)rmdir(dir);
+	return err;
+}
