@@ -91,13 +91,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct fuzz_conf conf; /* 16 KiB of lists */
 	_cleanup_(opts_done) struct opts o;
-	_cleanup_(freep) char *words = calloc(size + 1, 1);
+	char *words;
 	int r;
 
-	if (!words || opts_init(&o, fuzz_specs, &conf) < 0)
+	if (opts_init(&o, fuzz_specs, &conf) < 0)
 		abort();
 	if (size == 0)
 		return 0;
+	words = calloc(size, 1); /* the last byte ends the last word */
+	if (!words)
+		abort();
 	memcpy(words, data + 1, size - 1);
 	r = data[0] % 2 ? fuzz_argv(&o, words, size - 1) : fuzz_file(&o, data + 1, size - 1);
 	if (r == -EINVAL) {
@@ -105,5 +108,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fuzz_check(str_is_utf8(o.message.data, o.message.size));
 	}
 	fuzz_check_conf(&conf);
+	free(words);
 	return 0;
 }
