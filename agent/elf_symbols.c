@@ -444,6 +444,42 @@ static bool elf_symbols_choose(
 	return found;
 }
 
+/* Whether a symbol with a size that begins before index `at` reaches start. */
+static bool elf_symbols_is_inside(const struct elf_symbols *e, size_t at, uint64_t start)
+{
+	for (size_t i = at; i > 0 && at - i < ELF_SYMBOLS_NESTED_MAX; i--)
+		if (start - e->symbols[i - 1].start < e->symbols[i - 1].size)
+			return true;
+	return false;
+}
+
+/*
+ * Rule 3. low is the number of symbols that begin at or before vaddr; only those that begin last
+ * can reach it. A label inside a function with a size does not go on behind that function.
+ */
+static bool elf_symbols_find_unsized(
+	const struct elf_symbols *e, size_t low, uint64_t vaddr, struct elf_symbols_answer *ret)
+{
+	uint64_t end = low < e->count ? e->symbols[low].start : UINT64_MAX;
+
+	for (size_t i = low; i > 0 && low - i < ELF_SYMBOLS_NESTED_MAX; i--) {
+		const struct elf_symbol *s = &e->symbols[i - 1];
+		const struct elf_symbols_code *own = elf_symbols_code_at(e, s->start);
+
+		if (s->start != e->symbols[low - 1].start)
+			return false;
+		if (s->size != 0)
+			continue;
+		if (!own || vaddr >= own->end || elf_symbols_is_inside(e, i, s->start))
+			return false;
+		if (!elf_symbols_choose(e, i - 1, vaddr, ret))
+			return false;
+		ret->size = MIN(end, own->end) - s->start;
+		return true;
+	}
+	return false;
+}
+
 bool elf_symbols_find(const struct elf_symbols *e, uint64_t vaddr, struct elf_symbols_answer *ret)
 {
 	const struct elf_symbols_code *code = elf_symbols_code_at(e, vaddr);
@@ -467,22 +503,7 @@ bool elf_symbols_find(const struct elf_symbols *e, uint64_t vaddr, struct elf_sy
 		if (vaddr - s->start < s->size)
 			return elf_symbols_choose(e, i - 1, vaddr, ret);
 	}
-	/* Rule 3: only a symbol that begins last can reach here. */
-	uint64_t end = low < e->count ? e->symbols[low].start : UINT64_MAX;
-	for (size_t i = low; i > 0 && e->symbols[i - 1].start == e->symbols[low - 1].start &&
-			     low - i < ELF_SYMBOLS_NESTED_MAX;
-		i--) {
-		const struct elf_symbol *s = &e->symbols[i - 1];
-		const struct elf_symbols_code *own = elf_symbols_code_at(e, s->start);
-
-		if (s->size != 0 || !own || vaddr >= own->end)
-			continue;
-		if (!elf_symbols_choose(e, i - 1, vaddr, ret))
-			return false;
-		ret->size = MIN(end, own->end) - s->start;
-		return true;
-	}
-	return false;
+	return elf_symbols_find_unsized(e, low, vaddr, ret);
 }
 
 size_t elf_symbols_count(const struct elf_symbols *e)
