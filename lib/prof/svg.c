@@ -31,6 +31,8 @@ enum {
 	HEAD_PX = 84,
 	FOOT_PX = 56,
 	CHAR_CENTIPX = 722, /* a cell of the 12 px monospace font, rounded up */
+	GAP_CENTIPX = 50,
+	GAP_FROM_CENTIPX = 300,
 	LABEL_CELLS_MIN = 3,
 	SVG_UNITS = 1000000000,
 	WIDTH_MIN_UNITS_PX = SVG_UNITS / 10 * 3, /* 0.3 px, times the width in px */
@@ -200,7 +202,8 @@ static void put_value(struct buf *b, const struct drawing *d, int64_t value)
 
 static void put_share(struct buf *b, const struct drawing *d, int64_t value)
 {
-	int64_t basis_points = (int64_t)((__int128)MAX(value, 0) * 10000 / d->total);
+	int64_t basis_points =
+		(int64_t)(((__int128)MAX(value, 0) * 10000 + d->total / 2) / d->total);
 
 	(void)buf_printf(b, "%lld.%02lld %%", (long long)(basis_points / 100),
 		(long long)(basis_points % 100));
@@ -286,7 +289,8 @@ static void put_box(struct buf *b, const struct drawing *d, const struct box *x)
 	(void)buf_append_str(b, "<rect x=\"");
 	put_centipx(b, left + PAD_PX * 100);
 	(void)buf_printf(b, "\" y=\"%u\" width=\"", y);
-	put_centipx(b, width);
+	/* A gap keeps neighbours apart without colour. */
+	put_centipx(b, width > GAP_FROM_CENTIPX ? width - GAP_CENTIPX : width);
 	(void)buf_printf(b, "\" height=\"%u\" fill=\"", ROW_PX - 1);
 	put_colour(b, n->kind, hash_name(name));
 	(void)buf_append_str(b, "\"/><text x=\"");
