@@ -44,7 +44,7 @@ struct opt_list {
 };
 
 /* The fields stand in the order in which tables give them, which costs 8 bytes a row. */
-struct opt_spec { /* NOLINT(clang-analyzer-optin.performance.Padding) */
+struct opt_spec {         /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	const char *name; /* long name and config key; NULL ends the table */
 	char letter;      /* 0: none */
 	enum opt_type type;
