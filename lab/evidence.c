@@ -177,7 +177,9 @@ static void evidence_exit(const struct json_at *root, const char *name, char ret
 
 	if (!json_present(&at))
 		return;
-	if (json_is_text(&at))
+	if (json_is_null(&at))
+		(void)snprintf(ret, 64, "never ran");
+	else if (json_is_text(&at))
 		(void)snprintf(ret, 64, "%s", json_text(&at, "", 0, 63));
 	else
 		(void)snprintf(ret, 64, "%lld", (long long)json_i64(&at, 0, -4096, 4096));

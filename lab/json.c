@@ -104,6 +104,11 @@ bool json_present(const struct json_at *at)
 	return at->node != NULL;
 }
 
+bool json_is_null(const struct json_at *at)
+{
+	return cJSON_IsNull(at->node);
+}
+
 bool json_is_text(const struct json_at *at)
 {
 	return cJSON_IsString(at->node);
@@ -252,7 +257,7 @@ static bool json_whole(const struct json_at *at, double min, double max, double 
 		return false;
 	}
 	if (v < min || v > max || fabs(v) > json_integer_max) {
-		json_fail(at, "%.0f is not in %.0f..%.0f", v, min, fmin(max, json_integer_max));
+		json_fail(at, "%.16g is not in %.0f..%.0f", v, min, fmin(max, json_integer_max));
 		return false;
 	}
 	*ret = v;
@@ -316,7 +321,8 @@ size_t json_choice(const struct json_at *at, size_t def, const char *const choic
 		if (strcmp(choices[i], text) == 0)
 			return i;
 	for (size_t i = 0; choices[i] && used < sizeof(all) - 1; i++) {
-		int n = snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", choices[i]);
+		int n = snprintf(
+			all + used, sizeof(all) - used, "%s%s", used ? ", " : "", choices[i]);
 
 		used += n > 0 ? (size_t)n : 0;
 	}

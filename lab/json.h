@@ -43,6 +43,7 @@ void json_fail(const struct json_at *at, const char *fmt, ...)
 struct json_at json_root(struct json *j);
 bool json_present(const struct json_at *at);
 bool json_is_text(const struct json_at *at);
+bool json_is_null(const struct json_at *at); /* the literal null, not absence */
 /* Fails unless at is an object whose fields are all among the NULL-terminated names, each once. */
 bool json_object(const struct json_at *at, const char *const names[]);
 /* Fails unless at is an object; further fields are allowed. */

@@ -155,7 +155,7 @@ static void scenario_read_gate_set(
 static void scenario_read_fault(const struct json_at *at, struct scenario_fault *f)
 {
 	static const char *const names[] = {"name", "workload", "agent_args", "env", "truth_points",
-		"use", "compare", "red", "green", NULL};
+		"boot", "use", "compare", "red", "green", NULL};
 	struct json_at field, item;
 
 	if (!json_object(at, names))
@@ -180,6 +180,8 @@ static void scenario_read_fault(const struct json_at *at, struct scenario_fault 
 	f->truth_points = json_f64(&field, 0, 0, 50);
 	field = json_field(at, "compare");
 	f->compare = json_text(&field, NULL, 1, 40);
+	field = json_field(at, "boot");
+	f->boot = json_u64(&field, 0, 0, 7);
 	field = json_field(at, "use");
 	f->use = json_text(&field, NULL, 1, 40);
 	scenario_read_gate_set(at, "red", f->red);
@@ -329,6 +331,9 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 
 		at = json_field(root, "faults");
 		at = json_item(&at, i);
+		if (f->boot >= s->boots)
+			json_fail(&at, "boot %llu, but boots is %llu", (unsigned long long)f->boot,
+				(unsigned long long)s->boots);
 		if (f->compare && scenario_fault_find(s, f->compare) >= s->fault_count)
 			json_fail(&at, "compare \"%s\" is no fault's name", f->compare);
 		if (f->use && scenario_fault_find(s, f->use) >= i)

@@ -62,6 +62,7 @@ struct scenario_fault {
 	const char *env[SCENARIO_FAULT_ENV_MAX];
 	size_t env_count;
 	double truth_points; /* the lab falsifies the truth it reads by so much */
+	uint64_t boot;       /* which of the scenario's VMs runs it */
 	const char *use;     /* judges that case's recording instead of making one */
 	const char *compare; /* name of the fault-free case whose cost this one is held against */
 	bool red[GATE_KIND_COUNT], green[GATE_KIND_COUNT];
