@@ -14,7 +14,40 @@ struct assembly {
 	bool with_tid;
 	uint32_t frames[ASSEMBLE_FRAMES_MAX];
 	uint32_t frame_count;
+	uint64_t pcs[ASSEMBLE_FRAMES_MAX]; /* of the record at hand, aligned */
 };
+
+static struct symbolizer_process process_of(const struct stack_record *r)
+{
+	return (struct symbolizer_process){
+		.tgid = r->key.tgid, .start_ns = r->key.start_ns, .exec_id = r->key.exec_id};
+}
+
+/* r's own array may stand at any address a reader gave it; its counts were checked. */
+static void load_pcs(struct assembly *a, const struct stack_record *r)
+{
+	for (uint32_t i = 0; i < r->kernel_count + r->user_count; i++)
+		a->pcs[i] = r->frames[i];
+}
+
+/* All addresses at once: one pass over the kernel's symbols and few requests to the helper. */
+static void announce(struct assembly *a, const struct stacks *records,
+	const struct collect_stack *counted, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct stack_record *r = stacks_find(records, &counted[i].key);
+		struct symbolizer_process process;
+
+		if (!r)
+			continue;
+		process = process_of(r);
+		load_pcs(a, r);
+		symbolizer_kernel_prepare(a->symbolizer, a->pcs, r->kernel_count);
+		symbolizer_user_prepare(a->symbolizer, &process, a->pcs + r->kernel_count,
+			r->user_count, !(r->flags & STACK_RECORD_INTERRUPTED));
+	}
+	symbolizer_flush_prepare(a->symbolizer);
+}
 
 const char *assemble_marker(uint32_t end, uint32_t flags)
 {
@@ -52,19 +85,16 @@ static int add_marker(struct assembly *a, const char *name)
 
 static int name_frames(struct assembly *a, const struct stack_record *r)
 {
-	struct symbolizer_process process = {
-		.tgid = r->key.tgid, .start_ns = r->key.start_ns, .exec_id = r->key.exec_id};
+	struct symbolizer_process process = process_of(r);
 	const char *marker = assemble_marker(r->end, r->flags);
-	uint64_t pcs[ASSEMBLE_FRAMES_MAX];
 	int n;
 
-	for (uint32_t i = 0; i < r->kernel_count + r->user_count; i++)
-		pcs[i] = r->frames[i];
-	n = symbolizer_kernel(a->symbolizer, a->profile, pcs, r->kernel_count, a->frames);
+	load_pcs(a, r);
+	n = symbolizer_kernel(a->symbolizer, a->profile, a->pcs, r->kernel_count, a->frames);
 	if (n < 0)
 		return n;
 	a->frame_count = (uint32_t)n;
-	n = symbolizer_user(a->symbolizer, a->profile, &process, pcs + r->kernel_count,
+	n = symbolizer_user(a->symbolizer, a->profile, &process, a->pcs + r->kernel_count,
 		r->user_count, !(r->flags & STACK_RECORD_INTERRUPTED), a->frames + a->frame_count);
 	if (n < 0)
 		return n;
@@ -147,6 +177,7 @@ int assemble_profile(struct profile *p, struct symbolizer *symbolizer, const str
 		id = profile_sample_type(p, "cpu", "nanoseconds");
 	if (id < 0)
 		return (int)id;
+	announce(&a, records, counted, count);
 	for (size_t i = 0; i < count; i++) {
 		int r = add_counted(
 			&a, stacks_find(records, &counted[i].key), &counted[i], &totals);

@@ -29,7 +29,7 @@ struct collector {
 	struct bpf_link **sample_links; /* one per event */
 	uint64_t last_tick_ns;
 	uint64_t records_bad;
-	uint64_t run_ns, run_count; /* of the programs, read at stop */
+	uint64_t run_ns, run_count, run_misses; /* of the programs, read at stop */
 };
 
 /* libbpf's print callback has no argument of the caller's; loading is single threaded. */
@@ -200,9 +200,10 @@ int collector_start(struct collector *c)
 {
 	int r;
 
+	__atomic_store_n(&c->skel->bss->armed_ns, loop_now_ns(), __ATOMIC_RELEASE);
+	r = seed_ledger(c);
 	c->last_tick_ns = loop_now_ns();
 	__atomic_store_n(&c->skel->bss->start_ns, c->last_tick_ns, __ATOMIC_RELEASE);
-	r = seed_ledger(c);
 	return r < 0 ? r : events_enable(c->events);
 }
 
@@ -254,6 +255,7 @@ static void read_run_time(struct collector *c)
 		if (bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &size) == 0) {
 			c->run_ns += info.run_time_ns;
 			c->run_count += info.run_cnt;
+			c->run_misses += info.recursion_misses;
 		}
 	}
 }
@@ -331,6 +333,7 @@ static void add_cpu(struct collect_totals *t, const struct cpu_counts *n, uint64
 	t->tail_sq += tail_us * tail_us;
 	t->switches += n->switches;
 	t->ledger_lost += n->ledger_lost;
+	t->switches_missed += n->switches_missed;
 }
 
 /* "memlock:\t123" of /proc/self/fdinfo/FD: what the kernel charges for a map or program. */
@@ -373,6 +376,7 @@ void collector_totals(const struct collector *c, struct collect_totals *ret)
 		.bpf_memory_bytes = bpf_memory(c),
 		.bpf_run_ns = c->run_ns,
 		.bpf_run_count = c->run_count,
+		.run_misses = c->run_misses,
 	};
 	for (int i = 0; i < cpus; i++)
 		add_cpu(ret, &counts[i], stop_ns);
@@ -448,6 +452,7 @@ static uint64_t run_delay_of(const struct collect_thread *t)
 int collector_ledger(const struct collector *c, struct collect_thread **ret, size_t *ret_count)
 {
 	struct bpf_map *m = c->skel->maps.ledger;
+	uint64_t start_ns = c->skel->bss->start_ns;
 	uint64_t stop_ns = c->skel->bss->stop_ns;
 	size_t max = bpf_map__max_entries(m);
 	_cleanup_(freep) struct collect_thread *list = calloc(max, sizeof(*list));
@@ -463,8 +468,8 @@ int collector_ledger(const struct collector *c, struct collect_thread **ret, siz
 
 		if (r < 0)
 			return r;
-		ledger_close(
-			&t->value, stop_ns, t->value.state & LEDGER_ON_CPU ? run_delay_of(t) : 0);
+		ledger_close(&t->value, start_ns, stop_ns,
+			t->value.state & LEDGER_ON_CPU ? run_delay_of(t) : 0);
 		last = &t->key;
 		n++;
 	}

@@ -44,6 +44,8 @@ struct collect_totals {
 	uint64_t ends[SAMPLE_END_COUNT];
 	uint64_t tail_sq; /* sum over CPUs of (window end - last sample)^2 in us^2 */
 	uint64_t switches, ledger_lost;
+	uint64_t switches_missed;
+	uint64_t run_misses;  /* runs that the kernel skipped as recursive */
 	uint64_t records_bad; /* ring records that made no sense */
 	uint64_t bpf_memory_bytes, bpf_run_ns, bpf_run_count;
 };

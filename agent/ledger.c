@@ -6,7 +6,12 @@
 #include "base/def.h"
 
 /* Task states, include/linux/sched.h; the kernel side sorts time by the same bits. */
-enum { STATE_INTERRUPTIBLE = 0x1, STATE_UNINTERRUPTIBLE = 0x2, STATE_NOLOAD = 0x400 };
+enum {
+	STATE_INTERRUPTIBLE = 0x1,
+	STATE_UNINTERRUPTIBLE = 0x2,
+	STATE_DEAD = 0x80,
+	STATE_NOLOAD = 0x400,
+};
 
 static void add_blocked(struct ledger_value *v, uint64_t ns)
 {
@@ -20,9 +25,11 @@ static void add_blocked(struct ledger_value *v, uint64_t ns)
 		v->blocked_other_ns += ns;
 }
 
-void ledger_close(struct ledger_value *v, uint64_t stop_ns, uint64_t run_delay_ns)
+void ledger_close(
+	struct ledger_value *v, uint64_t start_ns, uint64_t stop_ns, uint64_t run_delay_ns)
 {
-	uint64_t ns = stop_ns > v->since_ns ? stop_ns - v->since_ns : 0;
+	uint64_t since_ns = MAX(v->since_ns, start_ns);
+	uint64_t ns = stop_ns > since_ns ? stop_ns - since_ns : 0;
 
 	if (v->state & LEDGER_ON_CPU) {
 		uint64_t wait = run_delay_ns > v->run_delay_ns ? run_delay_ns - v->run_delay_ns : 0;
@@ -35,7 +42,7 @@ void ledger_close(struct ledger_value *v, uint64_t stop_ns, uint64_t run_delay_n
 		v->off_pending_ns = 0;
 	} else if (v->state == 0) {
 		v->runnable_ns += ns;
-	} else {
+	} else if (!(v->state & STATE_DEAD)) {
 		add_blocked(v, ns);
 	}
 	v->since_ns = stop_ns;

@@ -23,7 +23,6 @@
 #include "agent/bpf/sample.h"
 
 struct ledger_window {
-	uint64_t stop_ns; /* CLOCK_MONOTONIC, as the entries' stamps */
 	uint64_t window_ns;
 	uint64_t cpus;
 	uint64_t period_ns; /* mean */
@@ -31,11 +30,13 @@ struct ledger_window {
 };
 
 /*
- * Brings v to the end of the window: a thread on a CPU has the time since its switch-in, one off it
- * has waited on. run_delay_ns is the thread's run-queue wait as read after stop_ns, at most used to
- * split the wait before a stint that still runs; 0: unknown, all of that wait is blocked.
+ * Brings v to the end of the window start_ns..stop_ns (CLOCK_MONOTONIC, as its own stamps): a thread
+ * on a CPU has the time since its switch-in, one off it has waited on; a dead one has nothing more.
+ * run_delay_ns is the thread's run-queue wait as read after stop_ns, used to split the wait before a
+ * stint that still runs; 0: unknown, all of that wait counts as blocked.
  */
-void ledger_close(struct ledger_value *v, uint64_t stop_ns, uint64_t run_delay_ns);
+void ledger_close(
+	struct ledger_value *v, uint64_t start_ns, uint64_t stop_ns, uint64_t run_delay_ns);
 
 /* True if v ran or was switched in the window; others only slept through it. */
 int ledger_was_active(const struct ledger_value *v);

@@ -23,13 +23,18 @@
  *tracepoint has run for the switch-in, which is why the split waits for the switch-out
  *(off_pending_ns carries the time until then).
  *
- * A missing entry is information: events since start_ns create one, so a thread without one has not
- * switched since start_ns. Leaving a CPU without an entry means it ran since start_ns; entering one
- * means it was off since then, or since its birth. The iterator adds the threads that do not switch
- * (BPF_NOEXIST: an event's entry is better), so a busy loop alone on its CPU is in the ledger too.
- * A thread other than the leader that calls exec takes over the leader's tid and start time while
- *it runs; on_cpu[] remembers who was switched in, so the old identity is closed as dead, not left
- * running.
+ * The ledger follows states from armed_ns on, before the window, and adds only the part of each
+ * interval that lies in the window; so all states are known when the window opens. A missing entry is
+ * information: events since armed_ns create one, so a thread without one has not switched since.
+ * Leaving a CPU without an entry means it ran since armed_ns; entering one means it was off since
+ * then, or since its birth. The iterator adds the threads that do not switch (BPF_NOEXIST: an event's
+ * entry is better), so a busy loop alone on its CPU is in the ledger too.
+ * on_cpu[] remembers who was switched in on each CPU, for two cases:
+ *  - The same task leaves under another identity: a thread other than the leader called exec and
+ *    took over the leader's tid and start time. The old identity is closed as dead.
+ *  - Another task leaves: the kernel did not report a switch in between (seen for some threads on a
+ *    6.18 guest kernel, in ftrace, too). It is counted, and who ran how long is taken from
+ *    se.sum_exec_runtime when the threads are seen next.
  *
  * on_sample may run in NMI (hardware events): all its maps are preallocated, it uses no task
  * storage, its scratch is per CPU and guarded by in_use. The helpers it calls are listed for lint:
@@ -60,13 +65,20 @@ const volatile __u32 stacks_max = 16384; /* as the map's max_entries */
 const volatile bool filter_tgids;
 const volatile bool key_tids;
 
-/* Written by user space while the programs run. 0: not yet. */
+/* Written by user space while the programs run, in this order. 0: not yet. */
+volatile __u64 armed_ns; /* the ledger follows states since */
 volatile __u64 start_ns;
 volatile __u64 stop_ns;
 
 __u64 stack_count; /* keys in stacks */
 
 enum { FRAMES_MASK = 1023 };
+
+struct running {
+	__u64 task; /* its address, as an identity */
+	__u64 since_ns;
+	struct ledger_key key;
+};
 
 struct process_key {
 	__u64 start_ns;
@@ -132,7 +144,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct ledger_key);
+	__type(value, struct running);
 } on_cpu SEC(".maps");
 
 static const __u32 zero;
@@ -450,43 +462,92 @@ static __always_inline struct ledger_value *open_entry(
 	return l;
 }
 
-/* The thread was switched in as key and leaves under another identity: it called exec. */
-static __always_inline void close_old_identity(const struct ledger_key *key, __u64 now)
+/* The part of since..now that lies in the window, which has not ended. */
+static __always_inline __u64 in_window_ns(__u64 since, __u64 now)
 {
-	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
+	__u64 start = start_ns;
 
-	if (!l || !(l->state & LEDGER_ON_CPU))
+	if (start == 0 || now <= start)
+		return 0;
+	if (since < start)
+		since = start;
+	return now > since ? now - since : 0;
+}
+
+static __always_inline __u64 min64(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * Whoever was switched in on this CPU last is not the one that leaves. is_renamed: it is the same
+ * task, which called exec.
+ */
+static __always_inline void give_up(const struct running *was, __u64 now, bool is_renamed)
+{
+	struct ledger_value *l = bpf_map_lookup_elem(&ledger, &was->key);
+	__u64 ns;
+
+	/* It may be on another CPU by now. */
+	if (!l || !(l->state & LEDGER_ON_CPU) || l->since_ns != was->since_ns)
 		return;
-	l->cpu_ns += now - l->since_ns;
-	l->exec_ns += now - l->since_ns;
-	l->since_ns = now;
-	l->state = TASK_DEAD;
+	if (is_renamed) {
+		ns = in_window_ns(l->since_ns, now);
+		l->cpu_ns += ns;
+		l->exec_ns += ns;
+		l->since_ns = now;
+	}
+	l->state = is_renamed ? TASK_DEAD : LEDGER_STATE_UNKNOWN;
 }
 
 /* Splits the wait before the stint that ends now; l->state still has the state it was left in. */
 static __always_inline void split_off_time(struct ledger_value *l, __u64 run_delay_ns)
 {
-	__u64 wait = run_delay_ns - l->run_delay_ns;
+	__u64 wait = min64(run_delay_ns - l->run_delay_ns, l->off_pending_ns);
 
-	if (wait > l->off_pending_ns)
-		wait = l->off_pending_ns;
 	l->runnable_ns += wait;
 	add_blocked(l, l->off_pending_ns - wait);
 	l->off_pending_ns = 0;
 	l->run_delay_ns = run_delay_ns;
 }
 
-static __always_inline void leave(
-	struct task_struct *t, const struct ledger_key *key, __u64 now, bool runnable, __u32 state)
+/* Adds the stint that ends now. */
+static __always_inline void end_stint(struct ledger_value *l, __u64 now, __u64 exec_ns)
+{
+	__u64 ns = in_window_ns(l->since_ns, now);
+	__u64 exec = exec_ns - l->exec_last_ns;
+
+	l->cpu_ns += ns;
+	/* The stint that the window's start cuts has no scheduler account of its own. */
+	l->exec_ns += l->since_ns >= start_ns ? exec : min64(exec, ns);
+}
+
+/* The time since since_ns was spent off CPU, less what the scheduler says was a stint nobody saw. */
+static __always_inline void add_unseen(struct ledger_value *l, __u64 now, __u64 exec_ns)
+{
+	__u64 off_ns = in_window_ns(l->since_ns, now);
+	__u64 ran_ns = min64(exec_ns - l->exec_last_ns, off_ns);
+
+	l->cpu_ns += ran_ns;
+	l->exec_ns += ran_ns;
+	l->exec_last_ns = exec_ns;
+	if (l->state == TASK_RUNNING)
+		l->runnable_ns += off_ns - ran_ns;
+	else
+		l->off_pending_ns = off_ns - ran_ns;
+}
+
+static __always_inline void leave(struct task_struct *t, const struct ledger_key *key, __u64 now,
+	bool is_renamed, bool runnable, __u32 state)
 {
 	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
 	__u64 exec_ns = t->se.sum_exec_runtime;
 	__u64 run_delay_ns = run_delay_of(t);
 
 	if (!l) {
-		struct ledger_value init = {.since_ns = start_ns,
+		struct ledger_value init = {.since_ns = armed_ns,
 			.run_delay_ns = run_delay_ns,
-			.exec_last_ns = exec_ns - (now - start_ns),
+			.exec_last_ns = exec_ns,
 			.tgid = t->tgid,
 			.state = LEDGER_ON_CPU};
 
@@ -494,20 +555,19 @@ static __always_inline void leave(
 		if (!l)
 			return;
 	}
-	if (l->state & LEDGER_ON_CPU) {
-		l->cpu_ns += now - l->since_ns;
-		l->exec_ns += exec_ns - l->exec_last_ns;
-	} else {
-		/* Took over a dead leader's identity by exec. */
-		l->blocked_other_ns += now - l->since_ns;
-	}
+	if (l->state & LEDGER_ON_CPU)
+		end_stint(l, now, exec_ns);
+	else if (is_renamed) /* until now this was the leader, waiting for its end */
+		l->blocked_other_ns += in_window_ns(l->since_ns, now);
+	else
+		add_unseen(l, now, exec_ns);
 	split_off_time(l, run_delay_ns);
 	l->exec_last_ns = exec_ns;
 	l->since_ns = now;
-	l->state = runnable ? TASK_RUNNING : state & ~LEDGER_ON_CPU;
-	if (runnable)
+	l->state = runnable ? TASK_RUNNING : state & ~(LEDGER_ON_CPU | LEDGER_STATE_UNKNOWN);
+	if (in_window(now) && runnable)
 		l->switches_involuntary++;
-	else
+	else if (in_window(now))
 		l->switches_voluntary++;
 	read_comm(l, t);
 }
@@ -515,16 +575,15 @@ static __always_inline void leave(
 static __always_inline void enter(struct task_struct *t, const struct ledger_key *key, __u64 now)
 {
 	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
-	__u64 off_ns;
 
 	if (!l) {
-		struct ledger_value init = {.since_ns = start_ns,
+		struct ledger_value init = {.since_ns = armed_ns,
 			.run_delay_ns = run_delay_of(t),
 			.exec_last_ns = t->se.sum_exec_runtime,
 			.tgid = t->tgid,
-			.state = TASK_DEAD};
+			.state = LEDGER_STATE_UNKNOWN};
 
-		if (t->start_time > start_ns) { /* a newborn waits for its CPU */
+		if (t->start_time > armed_ns) { /* a newborn waits for its CPU */
 			init.since_ns = t->start_time;
 			init.state = TASK_RUNNING;
 		}
@@ -533,11 +592,8 @@ static __always_inline void enter(struct task_struct *t, const struct ledger_key
 		if (!l)
 			return;
 	}
-	off_ns = now > l->since_ns ? now - l->since_ns : 0;
-	if (l->state == TASK_RUNNING)
-		l->runnable_ns += off_ns;
-	else
-		l->off_pending_ns = off_ns;
+	l->state &= ~LEDGER_ON_CPU; /* set only if its last switch-out was missed */
+	add_unseen(l, now, t->se.sum_exec_runtime);
 	l->since_ns = now;
 	l->state |= LEDGER_ON_CPU;
 }
@@ -549,24 +605,36 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	__u64 now = bpf_ktime_get_ns();
 	struct ledger_key from = ledger_key_of(prev);
 	struct ledger_key to = ledger_key_of(next);
-	struct ledger_key *was = bpf_map_lookup_elem(&on_cpu, &zero);
+	struct running *was = bpf_map_lookup_elem(&on_cpu, &zero);
 	struct cpu_counts *c = bpf_map_lookup_elem(&counts, &zero);
+	bool is_renamed = false;
+	__u64 stop = stop_ns;
 
-	if (!was || !c || !in_window(now))
+	if (!was || !c || armed_ns == 0 || (stop != 0 && now >= stop))
 		return 0;
-	c->switches++;
-	if (was->tid != 0 && (was->tid != from.tid || was->start_ns != from.start_ns))
-		close_old_identity(was, now);
-	*was = to;
+	if (in_window(now))
+		c->switches++;
+	if (was->task != 0 && was->task != (__u64)prev) {
+		c->switches_missed++;
+		give_up(was, now, false);
+	} else if (was->task != 0 &&
+		   (was->key.tid != from.tid || was->key.start_ns != from.start_ns)) {
+		is_renamed = true;
+		give_up(was, now, true);
+	}
+	was->task = (__u64)next;
+	was->since_ns = now;
+	was->key = to;
 	/* A thread with a pending signal does not go to sleep: its live state is running again. */
 	if (prev->pid != 0 && wants_tgid(prev->tgid))
-		leave(prev, &from, now, preempt || prev->__state == TASK_RUNNING, prev_state);
+		leave(prev, &from, now, is_renamed, preempt || prev->__state == TASK_RUNNING,
+			prev_state);
 	if (next->pid != 0 && wants_tgid(next->tgid))
 		enter(next, &to, now);
 	return 0;
 }
 
-/* Opens the ledger for the threads that have not switched since start_ns. */
+/* Opens the ledger for the threads that have not switched since armed_ns. */
 SEC("iter/task")
 int seed(struct bpf_iter__task *ctx)
 {
@@ -579,7 +647,7 @@ int seed(struct bpf_iter__task *ctx)
 	if (!t || t->pid == 0 || !wants_tgid(t->tgid))
 		return 0;
 	key = ledger_key_of(t);
-	init.since_ns = start_ns;
+	init.since_ns = armed_ns;
 	init.run_delay_ns = run_delay_of(t);
 	init.exec_last_ns = t->se.sum_exec_runtime;
 	init.tgid = t->tgid;

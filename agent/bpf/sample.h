@@ -99,7 +99,8 @@ struct ledger_value {
 	char comm[SAMPLE_COMM_SIZE];
 };
 
-#define LEDGER_ON_CPU 0x80000000u
+#define LEDGER_ON_CPU        0x80000000u
+#define LEDGER_STATE_UNKNOWN 0x40000000u /* nobody saw it leave its CPU */
 
 /* A number of samples and their weight. */
 struct sample_count {
@@ -120,7 +121,8 @@ struct cpu_counts {
 	/* Parts of taken whose stack was not counted; LEDGER_FULL only lacks its thread's entry. */
 	struct sample_count losses[SAMPLE_LOSS_COUNT];
 	__u64 switches;
-	__u64 ledger_lost; /* switches whose thread found no room in the ledger */
+	__u64 ledger_lost;     /* switches whose thread found no room in the ledger */
+	__u64 switches_missed; /* that the kernel did not report */
 };
 
 #define STACK_RECORD_KTHREAD     1u
@@ -131,7 +133,7 @@ _Static_assert(sizeof(struct stack_value) == 24, "stack_value is shared with BPF
 _Static_assert(
 	sizeof(struct stack_record) == 32 + 16 + 16 + 8 + 16, "stack_record is shared with BPF");
 _Static_assert(
-	sizeof(struct cpu_counts) == 16 + 48 + 8 + 40 + 80 + 16, "cpu_counts is shared with BPF");
+	sizeof(struct cpu_counts) == 16 + 48 + 8 + 40 + 80 + 24, "cpu_counts is shared with BPF");
 _Static_assert(sizeof(struct ledger_key) == 16, "ledger_key is shared with BPF");
 _Static_assert(sizeof(struct ledger_value) == 144, "ledger_value is shared with BPF");
 

@@ -1,0 +1,39 @@
+/* flame-agent: finds the subcommand and runs it. */
+#include "agent/record.h"
+#include "agent/symbolize.h"
+#include "base/buf.h"
+#include "base/def.h"
+#include "version.h"
+
+static int usage(FILE *to, int code)
+{
+	_cleanup_(buf_done) struct buf help = BUF_INIT(65536);
+
+	(void)record_help(&help); /* fits */
+	(void)fprintf(to,
+		"Usage: flame-agent record [OPTION]...   profile this machine into a file\n"
+		"       flame-agent help | --version\n\n"
+		"record:\n%s",
+		buf_str(&help));
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const char *command = argc > 1 ? argv[1] : "";
+
+	if (strcmp(command, SYMBOLIZER_HELPER_ARG) == 0)
+		return symbolizer_helper_main(argc, argv);
+	if (strcmp(command, "record") == 0)
+		return record_main(argc - 1, argv + 1, FLAME_VERSION);
+	if (strcmp(command, "--version") == 0 || strcmp(command, "version") == 0) {
+		(void)printf("flame-agent %s\n", FLAME_VERSION);
+		return RECORD_EXIT_OK;
+	}
+	if (strcmp(command, "help") == 0 || strcmp(command, "--help") == 0 ||
+		strcmp(command, "-h") == 0)
+		return usage(stdout, RECORD_EXIT_OK);
+	if (*command)
+		(void)fprintf(stderr, "flame-agent: no command '%s'\n", command);
+	return usage(stderr, RECORD_EXIT_USAGE);
+}

@@ -1,0 +1,14 @@
+/* What the agent itself costs, by the kernel's account. */
+#ifndef AGENT_OWN_H
+#define AGENT_OWN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Of this process, its reaped children and one that lives (0: none). */
+uint64_t own_cpu_ns(pid_t child);
+uint64_t own_rss_peak_bytes(void); /* VmHWM */
+uint64_t own_anon_bytes(void);     /* anonymous memory now */
+uint64_t own_heap_bytes(void);     /* handed out by malloc now, exact to the byte */
+
+#endif

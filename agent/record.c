@@ -1,0 +1,537 @@
+/*
+ * See record.h. One window is: check, load, sample, stop, name, write, unload. Whatever it made is
+ * gone when record_window returns, so --repeat can show that memory does not grow.
+ */
+#include "agent/record.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "agent/assemble.h"
+#include "agent/collect.h"
+#include "agent/events.h"
+#include "agent/fault.h"
+#include "agent/ledger.h"
+#include "agent/own.h"
+#include "agent/preflight.h"
+#include "agent/stacks.h"
+#include "agent/summary.h"
+#include "agent/symbolize.h"
+#include "base/def.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/opts.h"
+#include "base/str.h"
+#include "prof/folded.h"
+#include "prof/pprof.h"
+#include "prof/svg.h"
+
+#define PROFILE_BYTES_MAX (256UL << 20)
+#define RECORDS_BYTES_MAX (64UL << 20)
+#define OUTPUT_BYTES_MAX  (512UL << 20)
+#define PROGRESS_NS       (500 * NSEC_PER_MSEC)
+
+struct conf {
+	uint64_t duration_ns;
+	uint64_t frequency_hz;
+	struct opt_list pids;
+	const char *output;
+	uint64_t jitter_seed;
+	uint64_t ready_fd; /* 0: none */
+	const char *summary;
+	uint64_t stacks_max;
+	uint64_t threads_max;
+	uint64_t repeat;
+	bool quiet;
+	bool comm;
+	bool tid;
+};
+
+static const struct opt_spec specs[] = {
+	{"duration", 'd', OPT_DURATION, offsetof(struct conf, duration_ns), .arg = "TIME",
+		.def = "10s", .min = 1e6, .max = 86400e9, .help = "how long to record"},
+	{"frequency", 'F', OPT_U64, offsetof(struct conf, frequency_hz), .arg = "HZ", .def = "99",
+		.min = 1, .max = EVENTS_FREQUENCY_MAX_HZ, .help = "samples a second on each CPU"},
+	{"pid", 'p', OPT_U64_LIST, offsetof(struct conf, pids), .arg = "PID", .min = 1,
+		.max = 4194304, .help = "only this process; may be repeated (all processes)"},
+	{"output", 'o', OPT_STR, offsetof(struct conf, output), .arg = "FILE", .def = "profile.svg",
+		.help = "ends in .svg, .folded or .pb.gz (pprof)"},
+	{"comm", 0, OPT_FLAG, offsetof(struct conf, comm), .def = "on",
+		.help = "process name as first level of .svg and .folded"},
+	{"tid", 0, OPT_FLAG, offsetof(struct conf, tid), .help = "keep threads apart by their tid"},
+	{"jitter-seed", 0, OPT_U64, offsetof(struct conf, jitter_seed), .arg = "N", .def = "1",
+		.help = "seed of the sampling periods"},
+	{"summary", 0, OPT_STR, offsetof(struct conf, summary), .arg = "FILE",
+		.help = "write counts, losses and the ledger there as JSON"},
+	{"ready-fd", 0, OPT_U64, offsetof(struct conf, ready_fd), .arg = "FD", .max = 1023,
+		.help = "write one byte there when all CPUs are sampled"},
+	{"stacks-max", 0, OPT_U64, offsetof(struct conf, stacks_max), .arg = "N", .def = "16384",
+		.min = 64, .max = 1048576, .help = "distinct stacks that are kept"},
+	{"threads-max", 0, OPT_U64, offsetof(struct conf, threads_max), .arg = "N", .def = "16384",
+		.min = 64, .max = 1048576, .help = "threads in the ledger"},
+	{"repeat", 0, OPT_U64, offsetof(struct conf, repeat), .arg = "N", .def = "1", .min = 1,
+		.max = 100000,
+		.help = "record N windows, each from loading to unloading;\n"
+			"the last one is written"},
+	{"quiet", 'q', OPT_FLAG, offsetof(struct conf, quiet), .help = "no progress, no summary"},
+	{0},
+};
+
+typedef int write_fn(const struct conf *c, const struct profile *p, struct buf *out);
+
+struct recording {
+	const struct conf *conf;
+	struct loop *loop;
+	struct symbolizer *symbolizer;
+	struct stacks *stacks;
+	struct collector *collector;
+	uint64_t start_ns;
+	uint64_t samples_shown;
+	uint64_t stacks_dropped; /* records for which there was no room */
+	bool interrupted;
+};
+
+static void recording_done(struct recording *r)
+{
+	collector_free(r->collector);
+	symbolizer_free(r->symbolizer);
+	stacks_free(r->stacks);
+	loop_free(r->loop);
+}
+
+static int write_folded(const struct conf *c, const struct profile *p, struct buf *out)
+{
+	struct folded_options o = {.type = profile_default_type(p), .with_comm = c->comm};
+
+	return folded_write(p, &o, out);
+}
+
+static int write_pprof(const struct conf *c, const struct profile *p, struct buf *out)
+{
+	(void)c; /* has all labels whatever the options */
+	return pprof_write(p, out);
+}
+
+static int write_svg(const struct conf *c, const struct profile *p, struct buf *out)
+{
+	_cleanup_(buf_done) struct buf title = BUF_INIT(512);
+	struct svg_options o = {.type = profile_default_type(p), .with_comm = c->comm};
+
+	/* Cut if the host's name is absurd. */
+	(void)buf_printf(&title, "%s at %s Hz on %s CPUs of %s, kernel %s",
+		profile_fact(p, "event"), profile_fact(p, "frequency_hz"), profile_fact(p, "cpus"),
+		profile_fact(p, "host"), profile_fact(p, "kernel"));
+	o.title = "CPU flame graph";
+	o.subtitle = buf_str(&title);
+	return svg_write(p, &o, out);
+}
+
+static write_fn *writer_for(const char *path)
+{
+	static const struct {
+		const char *suffix;
+		write_fn *write;
+	} writers[] = {{".svg", write_svg}, {".folded", write_folded}, {".pb.gz", write_pprof}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(writers); i++)
+		if (str_has_suffix(path, writers[i].suffix))
+			return writers[i].write;
+	return NULL;
+}
+
+static int on_stack(const struct stack_record *s, void *data)
+{
+	struct recording *r = data;
+	struct symbolizer_process process = {
+		.tgid = s->key.tgid, .start_ns = s->key.start_ns, .exec_id = s->key.exec_id};
+	uint64_t pcs[SAMPLE_USER_FRAMES_MAX];
+
+	for (uint32_t i = 0; i < s->user_count; i++)
+		pcs[i] = s->frames[s->kernel_count + i];
+	if (s->user_count > 0)
+		symbolizer_see(r->symbolizer, &process, pcs, s->user_count);
+	if (stacks_add(r->stacks, s) < 0)
+		r->stacks_dropped++; /* shows as [stack lost] in the profile */
+	return 0;
+}
+
+static int on_ring(struct loop *l, uint32_t events, void *data)
+{
+	struct recording *r = data;
+	int error = collector_drain(r->collector);
+
+	(void)l;
+	(void)events;
+	fault_slow();
+	return error;
+}
+
+static int on_tick(struct loop *l, uint32_t events, void *data)
+{
+	struct recording *r = data;
+	int error = collector_tick(r->collector);
+
+	return error < 0 ? error : on_ring(l, events, data);
+}
+
+static int on_end(struct loop *l, uint32_t events, void *data)
+{
+	(void)events;
+	(void)data;
+	loop_stop(l);
+	return 0;
+}
+
+static int on_signal(struct loop *l, uint32_t events, void *data)
+{
+	struct recording *r = data;
+
+	(void)events;
+	r->interrupted = true;
+	loop_stop(l);
+	return 0;
+}
+
+static int on_progress(struct loop *l, uint32_t events, void *data)
+{
+	struct recording *r = data;
+	double s = (double)(loop_now_ns() - r->start_ns) / 1e9;
+
+	(void)l;
+	(void)events;
+	(void)fprintf(stderr, "\r\033[Krecording %.1f of %.1f s, %llu samples, %zu stacks", s,
+		(double)r->conf->duration_ns / 1e9,
+		(unsigned long long)collector_samples(r->collector), stacks_count(r->stacks));
+	return 0;
+}
+
+static int add_sources(struct recording *r)
+{
+	uint64_t tick_ns = collector_tick_ns(r->collector);
+	struct loop_source *source; /* the loop owns them all */
+	int e = loop_add_fd(r->loop, collector_fd(r->collector), EPOLLIN, on_ring, r, &source);
+
+	if (e == 0)
+		e = loop_add_timer(r->loop, tick_ns, tick_ns, on_tick, r, &source);
+	if (e == 0)
+		e = loop_add_timer(r->loop, r->conf->duration_ns, 0, on_end, r, &source);
+	if (e == 0 && !r->conf->quiet && isatty(STDERR_FILENO))
+		e = loop_add_timer(r->loop, PROGRESS_NS, PROGRESS_NS, on_progress, r, &source);
+	return e;
+}
+
+/* Everything up to the first sample. Signals are blocked from here on, so none is missed. */
+static int prepare(struct recording *r)
+{
+	const struct conf *conf = r->conf;
+	_cleanup_(buf_done) struct buf why = BUF_INIT(4096);
+	struct symbolizer_options symbolizer = {.keep_pc = fault_keep_pc()};
+	struct collect_options collect = {
+		.frequency_hz = conf->frequency_hz,
+		.jitter_seed = conf->jitter_seed,
+		.tgids = conf->pids.u64,
+		.tgid_count = conf->pids.count,
+		.key_tids = conf->tid,
+		.stacks_max = (uint32_t)conf->stacks_max,
+		.ledger_max = (uint32_t)conf->threads_max,
+		.on_stack = on_stack,
+		.data = r,
+	};
+	struct loop_source *source;
+	int e = loop_new(&r->loop);
+
+	if (e == 0)
+		e = loop_add_signal(r->loop, SIGINT, on_signal, r, &source);
+	if (e == 0)
+		e = loop_add_signal(r->loop, SIGTERM, on_signal, r, &source);
+	if (e == 0)
+		e = stacks_new(conf->stacks_max * 2, RECORDS_BYTES_MAX, &r->stacks);
+	if (e == 0)
+		e = symbolizer_new(&symbolizer, &r->symbolizer);
+	if (e < 0) {
+		log_error("record", "prepare", e, "stacks_max=%llu",
+			(unsigned long long)conf->stacks_max);
+		return e;
+	}
+	e = collector_new(&collect, &why, &r->collector);
+	if (e < 0)
+		log_error("record", "load the sampling programs", e, "why=\"%s\"", buf_str(&why));
+	return e;
+}
+
+static int say_ready(const struct conf *conf)
+{
+	if (conf->ready_fd == 0)
+		return 0;
+	return file_write_all((int)conf->ready_fd, "R", 1);
+}
+
+static int sample(struct recording *r)
+{
+	int e = collector_start(r->collector);
+
+	r->start_ns = loop_now_ns();
+	if (e == 0)
+		e = say_ready(r->conf);
+	if (e == 0)
+		e = add_sources(r);
+	if (e == 0)
+		e = loop_run(r->loop);
+	if (!r->conf->quiet && isatty(STDERR_FILENO))
+		(void)fprintf(stderr, "\r\033[K"); /* only looks */
+	if (e == 0)
+		e = collector_stop(r->collector);
+	if (e < 0)
+		log_error("record", "sample", e, "frequency_hz=%llu",
+			(unsigned long long)r->conf->frequency_hz);
+	return e;
+}
+
+/* Seeded fault double_cpu: one CPU's share of all weight, once more. */
+static void double_one_cpu(
+	const struct recording *r, const struct summary *s, struct collect_stack *list, size_t n)
+{
+	size_t cpu;
+	double more;
+
+	if (!fault_double_cpu(&cpu) || s->totals.taken.weight_ns == 0)
+		return;
+	more = (double)collector_cpu_weight(r->collector, cpu) / (double)s->totals.taken.weight_ns;
+	for (size_t i = 0; i < n; i++)
+		list[i].value.weight_ns += (uint64_t)((double)list[i].value.weight_ns * more);
+}
+
+/* Counts and ledger out of the kernel, names for the stacks. *ret_threads is s->threads. */
+static int collect_results(struct recording *r, struct summary *s, struct profile *p,
+	struct collect_thread **ret_threads)
+{
+	_cleanup_(freep) struct collect_stack *list = NULL;
+	size_t n = 0;
+	int e;
+
+	collector_totals(r->collector, &s->totals);
+	e = collector_stacks(r->collector, &list, &n);
+	if (e == 0)
+		e = collector_ledger(r->collector, ret_threads, &s->thread_count);
+	if (e < 0)
+		return e;
+	s->threads = *ret_threads;
+	double_one_cpu(r, s, list, n);
+	e = assemble_profile(p, r->symbolizer, r->stacks, list, n, r->conf->tid, &s->profile);
+	if (e < 0)
+		return e;
+	s->symbols = symbolizer_stats(r->symbolizer);
+	return 0;
+}
+
+static int finish_profile(const struct summary *s, struct profile *p)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* the clock exists */
+	/* The start in wall time: now less what CLOCK_MONOTONIC says has passed since. */
+	profile_set_time(p,
+		(int64_t)now.tv_sec * (int64_t)NSEC_PER_SEC + now.tv_nsec -
+			(int64_t)(loop_now_ns() - s->totals.start_ns),
+		(int64_t)s->totals.window_ns);
+	profile_set_period(p, "cpu", "nanoseconds", (int64_t)(NSEC_PER_SEC / s->frequency_hz));
+	return summary_facts(s, p);
+}
+
+static int write_profile(const struct conf *conf, struct summary *s, const struct profile *p)
+{
+	_cleanup_(buf_done) struct buf folded = BUF_INIT(OUTPUT_BYTES_MAX);
+	_cleanup_(buf_done) struct buf out = BUF_INIT(OUTPUT_BYTES_MAX);
+	int e = write_folded(conf, p, &folded);
+
+	if (e == 0)
+		e = file_sha256_mem(folded.data ? folded.data : "", folded.size, s->profile_sha256);
+	if (e == 0)
+		e = writer_for(conf->output)(conf, p, &out);
+	if (e == 0)
+		e = file_write_atomic(conf->output, out.data, out.size);
+	if (e < 0)
+		log_error("record", "write profile", e, "file=%s", conf->output);
+	return e;
+}
+
+static void warn_of_trouble(const struct recording *r, const struct summary *s)
+{
+	if (s->frequency_real_hz < 0.8 * (double)s->frequency_hz &&
+		s->totals.window_ns > 20 * NSEC_PER_SEC / s->frequency_hz)
+		log_warn("record", "keep the rate", 0,
+			"wanted_hz=%llu real_hz=%.1f hint=\"the kernel throttled sampling "
+			"(kernel.perf_event_max_sample_rate) or the CPUs were not scheduled\"",
+			(unsigned long long)s->frequency_hz, s->frequency_real_hz);
+	if (r->stacks_dropped)
+		log_warn("record", "keep stacks", -ENOBUFS, "stacks=%llu",
+			(unsigned long long)r->stacks_dropped);
+	if (r->interrupted && !r->conf->quiet)
+		log_info("record", "end early", "reason=signal");
+}
+
+/* One window into p and s; nothing else of it is left afterwards. */
+static int record_window(const struct conf *conf, struct summary *s, struct profile *p,
+	struct collect_thread **ret_threads, bool *ret_interrupted)
+{
+	_cleanup_(recording_done) struct recording r = {.conf = conf};
+	uint64_t cpu_ns = own_cpu_ns(0);
+	uint64_t ready_ns;
+	int e = prepare(&r);
+
+	if (e < 0)
+		return e;
+	ready_ns = own_cpu_ns(symbolizer_helper_pid(r.symbolizer));
+	s->own_cpu_start_ns = ready_ns - cpu_ns;
+	e = sample(&r);
+	if (e < 0)
+		return e;
+	s->own_cpu_window_ns = own_cpu_ns(symbolizer_helper_pid(r.symbolizer)) - ready_ns;
+	e = collect_results(&r, s, p, ret_threads);
+	if (e < 0) {
+		log_error("record", "build the profile", e, "stacks=%zu", stacks_count(r.stacks));
+		return e;
+	}
+	summary_judge(s);
+	warn_of_trouble(&r, s);
+	*ret_interrupted = r.interrupted;
+	return finish_profile(s, p);
+}
+
+static int write_summary(const struct conf *conf, const struct summary *s)
+{
+	_cleanup_(buf_done) struct buf text = BUF_INIT(65536);
+	_cleanup_(buf_done) struct buf json = BUF_INIT(OUTPUT_BYTES_MAX);
+	int e = 0;
+
+	if (!conf->quiet && summary_text(s, &text) == 0)
+		(void)printf("%s  written    %s\n", buf_str(&text), conf->output);
+	if (conf->summary) {
+		e = summary_json(s, &json);
+		if (e == 0)
+			e = file_write_atomic(conf->summary, json.data, json.size);
+		if (e < 0)
+			log_error("record", "write summary", e, "file=%s", conf->summary);
+	}
+	return e;
+}
+
+/* A window from nothing to nothing; writes when it is the last. *ret_last: no further one. */
+static int one_of(const struct conf *conf, struct summary *s, size_t i, bool *ret_last)
+{
+	_cleanup_(profile_freep) struct profile *p = NULL;
+	_cleanup_(freep) struct collect_thread *threads = NULL;
+	uint64_t cpu_ns = own_cpu_ns(0);
+	int e = profile_new(PROFILE_BYTES_MAX, &p);
+
+	if (e == 0)
+		e = record_window(conf, s, p, &threads, ret_last);
+	if (e < 0)
+		return e;
+	*ret_last = *ret_last || i + 1 == conf->repeat;
+	if (*ret_last)
+		e = write_profile(conf, s, p);
+	fault_leak();
+	s->own_cpu_flush_ns = own_cpu_ns(0) - cpu_ns - s->own_cpu_start_ns - s->own_cpu_window_ns;
+	s->own_rss_peak_bytes = own_rss_peak_bytes();
+	profile_free(steal_ptr(&p));
+	s->windows[i] = (struct summary_window){.anon_bytes = own_anon_bytes(),
+		.heap_bytes = own_heap_bytes(),
+		.cpu_ns = own_cpu_ns(0) - cpu_ns};
+	s->window_count = i + 1;
+	if (e == 0 && *ret_last)
+		e = write_summary(conf, s);
+	return e;
+}
+
+static int record(const struct conf *conf, const char *version, const char *fault)
+{
+	_cleanup_(freep) struct summary_window *windows = calloc(conf->repeat, sizeof(*windows));
+	bool last = false;
+
+	if (!windows)
+		return -ENOMEM;
+	for (size_t i = 0; !last; i++) {
+		struct summary s = {
+			.version = version,
+			.fault = fault,
+			.frequency_hz = conf->frequency_hz,
+			.jitter_seed = conf->jitter_seed,
+			.windows = windows,
+		};
+		int e = one_of(conf, &s, i, &last);
+
+		if (e < 0)
+			return e;
+	}
+	return 0;
+}
+
+/* What can be refused before anything is loaded. Exit code. */
+static int check(const struct conf *conf)
+{
+	_cleanup_(buf_done) struct buf why = BUF_INIT(8192);
+	int e;
+
+	if (!writer_for(conf->output)) {
+		(void)fprintf(stderr,
+			"flame-agent: output '%s' must end in .svg, .folded or .pb.gz\n",
+			conf->output);
+		return RECORD_EXIT_USAGE;
+	}
+	e = preflight_pids(conf->pids.u64, conf->pids.count, &why);
+	if (e == 0)
+		e = preflight_output(conf->output, &why);
+	if (e == 0 && conf->summary)
+		e = preflight_output(conf->summary, &why);
+	if (e == 0)
+		e = preflight_system(&why);
+	if (e == 0)
+		return RECORD_EXIT_OK;
+	(void)fprintf(stderr, "flame-agent: %s\n", buf_str(&why));
+	return RECORD_EXIT_FAILED;
+}
+
+int record_help(struct buf *out)
+{
+	return opts_help(specs, out);
+}
+
+int record_main(int argc, char **argv, const char *version)
+{
+	_cleanup_(opts_done) struct opts opts = {0};
+	_cleanup_(freep) struct conf *conf = calloc(1, sizeof(*conf));
+	const char *fault;
+	int operands = argc;
+	int r = conf ? opts_init(&opts, specs, conf) : -ENOMEM;
+
+	if (r == 0)
+		r = opts_parse_argv(&opts, argc, argv, &operands);
+	if (r == 1) {
+		_cleanup_(buf_done) struct buf help = BUF_INIT(65536);
+
+		(void)record_help(&help); /* fits */
+		(void)printf("Usage: flame-agent record [OPTION]...\n%s", buf_str(&help));
+		return RECORD_EXIT_OK;
+	}
+	if (r < 0) {
+		(void)fprintf(stderr, "flame-agent: %s\n", buf_str(&opts.message));
+		return RECORD_EXIT_USAGE;
+	}
+	if (operands < argc) {
+		(void)fprintf(
+			stderr, "flame-agent: record takes no operand '%s'\n", argv[operands]);
+		return RECORD_EXIT_USAGE;
+	}
+	if (fault_init(&fault) < 0) {
+		(void)fprintf(stderr, "flame-agent: FLAME_FAULT names no fault\n");
+		return RECORD_EXIT_USAGE;
+	}
+	r = check(conf);
+	if (r != RECORD_EXIT_OK)
+		return r;
+	return record(conf, version, fault) < 0 ? RECORD_EXIT_FAILED : RECORD_EXIT_OK;
+}
