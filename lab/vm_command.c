@@ -131,7 +131,7 @@ int vm_argv_build(const struct vm_config *c, enum vm_accel accel, const struct v
 		add_words(&a, "-serial mon:stdio");
 	}
 	add(&a, "-kernel");
-	add(&a, "%s/vmlinuz", c->image_dir);
+	add(&a, "%s/vmlinux", c->image_dir);
 	add(&a, "-initrd");
 	add(&a, "%s", p->initrd);
 	add(&a, "-append");

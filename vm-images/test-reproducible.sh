@@ -8,7 +8,7 @@ trap 'rm -rf "$dir"' EXIT
 (umask 022; TZ=UTC LANG=C "$here/build.sh" --output "$dir/a") || exit 3
 (umask 077; unset LC_ALL; TZ=Pacific/Kiritimati LANG=tr_TR.UTF-8 TMPDIR="$dir" "$here/build.sh" --output "$dir/b") || exit 3
 bad=0
-for f in vmlinuz modules.cpio root.ext4 manifest.json; do
+for f in vmlinux modules.cpio root.ext4 manifest.json; do
 	cmp "$dir/a/$f" "$dir/b/$f" || bad=1
 done
 [ $bad = 0 ] || { echo "image: two builds from one lock differ" >&2; exit 1; }
