@@ -135,6 +135,9 @@ static int helper_add_rules(scmp_filter_ctx ctx)
 	if (r == 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
 			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	/* ASan takes its signal stack down at exit. */
+	if (r == 0 && HELPER_HAS_ASAN)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(sigaltstack), 0);
 	return r;
 }
 

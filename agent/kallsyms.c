@@ -141,7 +141,7 @@ static void kallsyms_line(struct kallsyms_pass *p, const char *line, size_t size
 
 		module_size = (size_t)((close ? close : end) - module);
 	}
-	if (name_size == 0)
+	if (name_size == 0 || memchr(name, '\0', name_size))
 		return;
 	kallsyms_put(p, address, type, name, name_size, module ? module : "", module_size);
 }

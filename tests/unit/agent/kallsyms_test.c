@@ -114,3 +114,16 @@ Test(kallsyms, cuts_long_names)
 	cr_assert(resolve(text, addresses, 1, a));
 	cr_assert_eq(strlen(a[0].name), KALLSYMS_NAME_SIZE - 1);
 }
+
+Test(kallsyms, passes_over_a_name_with_a_nul)
+{
+	static const char text[] = "1000 T \0bad\n";
+	const uint64_t addresses[] = {0x1001};
+	struct kallsyms_answer a[1];
+	struct kallsyms_pass p;
+
+	kallsyms_begin(&p, addresses, 1, a);
+	cr_assert_eq(kallsyms_feed(&p, text, sizeof(text) - 1), sizeof(text) - 1);
+	cr_assert(kallsyms_end(&p));
+	cr_assert_not(a[0].found);
+}
