@@ -450,6 +450,7 @@ static int one_of(const struct conf *conf, struct summary *s, size_t i, bool *re
 static int record(const struct conf *conf, const char *version, const char *fault)
 {
 	_cleanup_(freep) struct summary_window *windows = calloc(conf->repeat, sizeof(*windows));
+	struct conf window = *conf;
 	bool last = false;
 
 	if (!windows)
@@ -462,10 +463,11 @@ static int record(const struct conf *conf, const char *version, const char *faul
 			.jitter_seed = conf->jitter_seed,
 			.windows = windows,
 		};
-		int e = one_of(conf, &s, i, &last);
+		int e = one_of(&window, &s, i, &last);
 
 		if (e < 0)
 			return e;
+		window.ready_fd = 0; /* said once: its reader may be gone */
 	}
 	return 0;
 }
