@@ -306,7 +306,7 @@ int elf_symbols_open(int fd, const char **why, struct elf_symbols **ret)
 	*why = "out of memory";
 	if (elf_version(EV_CURRENT) == EV_NONE)
 		return -ENOSYS;
-	_cleanup_(elf_symbols_freep) struct elf_symbols *e = calloc(1, sizeof(*e));
+	struct elf_symbols *e = calloc(1, sizeof(*e));
 	if (!e)
 		return -ENOMEM;
 	e->fd = fd;
@@ -326,10 +326,11 @@ int elf_symbols_open(int fd, const char **why, struct elf_symbols **ret)
 		r = elf_symbols_read_tables(e, why);
 	if (r < 0) {
 		e->fd = -1; /* stays the caller's */
+		elf_symbols_free(e);
 		return r;
 	}
 	*why = NULL;
-	*ret = steal_ptr(&e);
+	*ret = e;
 	return 0;
 }
 

@@ -13,7 +13,7 @@
 #include "base/def.h"
 
 enum {
-	KALLSYMS_WINDOW_SIZE = 64 * 1024,
+	KALLSYMS_WINDOW_SIZE = 16 * 1024,
 	KALLSYMS_LINES_MAX = 4 << 20,
 	/* All-zero addresses are all zero from the first line on; no need to read on. */
 	KALLSYMS_HIDDEN_LINES = 2000,
@@ -177,13 +177,11 @@ bool kallsyms_end(struct kallsyms_pass *p)
 int kallsyms_resolve(
 	const char *path, const uint64_t *addresses, size_t count, struct kallsyms_answer *answers)
 {
-	_cleanup_(freep) char *window = malloc(KALLSYMS_WINDOW_SIZE);
+	char window[KALLSYMS_WINDOW_SIZE];
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	struct kallsyms_pass pass;
 	size_t held = 0;
 
-	if (!window)
-		return -ENOMEM;
 	if (fd < 0)
 		return -errno;
 	kallsyms_begin(&pass, addresses, count, answers);

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-enum { MAPS_WINDOW_SIZE = 32 * 1024 };
+enum { MAPS_WINDOW_SIZE = 16 * 1024 };
 
 void maps_init(struct maps *m)
 {
@@ -193,11 +193,9 @@ int maps_feed(struct maps *m, const char *text, size_t size, size_t *ret_used)
 
 int maps_read_fd(struct maps *m, int fd)
 {
-	_cleanup_(freep) char *window = malloc(MAPS_WINDOW_SIZE);
+	char window[MAPS_WINDOW_SIZE];
 	size_t held = 0;
 
-	if (!window)
-		return -ENOMEM;
 	while (m->lines <= MAPS_LINES_MAX) {
 		ssize_t n = read(fd, window + held, MAPS_WINDOW_SIZE - held);
 

@@ -107,13 +107,11 @@ static int symbolize_order_u64(const void *a, const void *b)
 /* The table is full: drops the older half at once, since the map has no removal. */
 static void symbolize_file_evict(struct symbolizer *s)
 {
-	_cleanup_(freep) uint64_t *ticks = calloc(SYMBOLIZE_FILES_MAX, sizeof(*ticks));
+	uint64_t ticks[SYMBOLIZE_FILES_MAX];
 	struct map *kept = map_new(SYMBOLIZE_FILES_MAX);
 
-	if (!ticks || !kept) {
-		map_free(kept);
+	if (!kept)
 		return;
-	}
 	for (size_t i = 0; i < SYMBOLIZE_FILES_MAX; i++)
 		ticks[i] = s->files[i].used;
 	qsort(ticks, SYMBOLIZE_FILES_MAX, sizeof(*ticks), symbolize_order_u64);
@@ -263,7 +261,7 @@ struct symbolize_file *symbolize_file_open(
 {
 	struct symbolize_file_key key = {r->inode, r->dev_major, r->dev_minor};
 	uint64_t slot = 0;
-	struct stat st;
+	struct stat st = {0};
 
 	if (map_get(s->file_map, &key, sizeof(key), &slot)) {
 		struct symbolize_file *f = &s->files[slot - 1];

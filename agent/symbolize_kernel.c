@@ -98,6 +98,8 @@ void symbolize_kernel_ask(struct symbolizer *s)
 		if (count == 0 || pending[count - 1] != pending[i])
 			pending[count++] = pending[i];
 	s->kernel_pending_count = 0;
+	if (count == 0)
+		return;
 	_cleanup_(freep) struct kallsyms_answer *answers = calloc(count, sizeof(*answers));
 	if (!answers)
 		return;

@@ -178,13 +178,11 @@ static int symbolize_process_order(const void *a, const void *b)
 /* Drops the half that was not used for longest, since the map has no removal. */
 static void symbolize_process_evict(struct symbolizer *s)
 {
-	_cleanup_(freep) uint64_t *ticks = calloc(SYMBOLIZE_PROCESSES_MAX, sizeof(*ticks));
+	uint64_t ticks[SYMBOLIZE_PROCESSES_MAX];
 	struct map *kept = map_new(SYMBOLIZE_PROCESSES_MAX);
 
-	if (!ticks || !kept) {
-		map_free(kept);
+	if (!kept)
 		return;
-	}
 	for (size_t i = 0; i < SYMBOLIZE_PROCESSES_MAX; i++)
 		ticks[i] = s->entries[i].used;
 	qsort(ticks, SYMBOLIZE_PROCESSES_MAX, sizeof(*ticks), symbolize_process_order);
