@@ -109,7 +109,7 @@ int64_t intern_put(struct intern *t, const void *key, size_t size, size_t extra,
 		if (t->slots[at])
 			return (int64_t)t->slots[at] - 1;
 	}
-	if ((t->count + 1) * 4 > t->slot_count * 3) {
+	if (!t->slots || (t->count + 1) * 4 > t->slot_count * 3) {
 		r = grow_slots(t);
 		if (r < 0)
 			return r;

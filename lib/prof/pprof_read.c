@@ -232,6 +232,8 @@ static int64_t make_frame(struct reader *r, const struct location *l, const stru
 	uint64_t function, uint64_t line)
 {
 	const struct function *fn = function ? find_record(&r->functions, function) : NULL;
+	uint64_t name_index = fn ? fn->name : 0;
+	uint64_t system_index = fn ? fn->system_name : 0;
 	int64_t module = m ? string_id(r, m->file) : 0;
 	struct raw_string *name, *system;
 	int64_t id, file = 0;
@@ -241,13 +243,12 @@ static int64_t make_frame(struct reader *r, const struct location *l, const stru
 		return bad(r, "line with an unknown function id");
 	if (module < 0)
 		return module;
-	if (raw_string(r, fn ? fn->name : 0, &name) < 0 ||
-		raw_string(r, fn ? fn->system_name : 0, &system) < 0)
+	if (raw_string(r, name_index, &name) < 0 || raw_string(r, system_index, &system) < 0)
 		return -EBADMSG;
 	if (name->size)
-		id = string_id(r, fn->name);
+		id = string_id(r, name_index);
 	else if (system->size)
-		id = string_id(r, fn->system_name);
+		id = string_id(r, system_index);
 	else
 		id = address_name(r, l, m, profile_text(r->p, (uint32_t)module));
 	if (fn)
@@ -403,23 +404,28 @@ static int read_fact(struct reader *r, uint64_t index)
 {
 	static const char prefix[] = PPROF_FACT_PREFIX;
 	const size_t n = sizeof(prefix) - 1;
-	_cleanup_(freep) char *text = NULL;
+	const char *key_text, *equals, *end;
 	struct raw_string *s;
-	char *equals;
+	int64_t key, value;
 	int e = raw_string(r, index, &s);
 
 	if (e < 0)
 		return e;
 	if (s->size <= n || memcmp(s->data, prefix, n) != 0)
 		return 0;
-	text = strndup(s->data + n, s->size - n);
-	if (!text)
-		return -ENOMEM;
-	equals = strchr(text, '=');
-	if (!equals || equals == text)
+	key_text = s->data + n;
+	end = s->data + s->size;
+	equals = memchr(key_text, '=', s->size - n);
+	if (!equals || equals == key_text)
 		return 0;
-	*equals = '\0';
-	return profile_set_fact(r->p, text, equals + 1);
+	key = profile_string(r->p, key_text, (size_t)(equals - key_text));
+	if (key < 0)
+		return (int)key;
+	value = profile_string(r->p, equals + 1, (size_t)(end - equals - 1));
+	if (value < 0)
+		return (int)value;
+	return profile_set_fact(
+		r->p, profile_text(r->p, (uint32_t)key), profile_text(r->p, (uint32_t)value));
 }
 
 static int read_header(struct reader *r)

@@ -99,33 +99,37 @@ static uint32_t to_units(__int128 value, int64_t total)
 	return value >= total ? SVG_UNITS : (uint32_t)(value * SVG_UNITS / total);
 }
 
-/*
- * One pass in preorder over the tree. next[d] is where the next frame at depth d begins, end[d]
- * where the last one drawn there ends: sums that were saturated must not leave their parent.
- */
-static void place_boxes(struct drawing *d, __int128 *next, uint32_t *end)
+/* What is placed next at one depth. Sums that were saturated must not leave their parent. */
+struct row {
+	__int128 next;      /* value where the next frame begins */
+	uint32_t drawn_end; /* units where the last drawn frame ends */
+};
+
+/* One pass in preorder over the tree. */
+static void place_boxes(struct drawing *d, struct row *rows)
 {
 	uint32_t least = WIDTH_MIN_UNITS_PX / d->inner_px;
 	uint32_t i = 0;
 
 	for (;;) {
 		const struct tree_node *n = tree_at(d->tree, i);
-		uint32_t parent_end = i ? end[n->depth - 1] : SVG_UNITS;
-		__int128 start = next[n->depth];
+		uint32_t parent_end = i ? rows[n->depth - 1].drawn_end : SVG_UNITS;
+		struct row *row = &rows[n->depth];
+		__int128 start = row->next;
 		uint32_t x = to_units(start, d->total);
 		uint32_t x_end;
 		bool drawn;
 
-		next[n->depth] += MAX(n->total, 0);
-		x_end = MIN(to_units(next[n->depth], d->total), parent_end);
+		row->next += MAX(n->total, 0);
+		x_end = MIN(to_units(row->next, d->total), parent_end);
 		drawn = x_end > x && x_end - x >= least;
 		if (drawn) {
 			d->boxes[d->box_count++] =
 				(struct box){.node = i, .x = x, .width = x_end - x};
 			d->depth_max = MAX(d->depth_max, n->depth);
 			d->kinds[n->kind] = true;
-			next[n->depth + 1] = start;
-			end[n->depth] = x_end;
+			row[1].next = start;
+			row->drawn_end = x_end;
 		}
 		if (drawn && n->first_child) {
 			i = n->first_child;
@@ -141,15 +145,15 @@ static void place_boxes(struct drawing *d, __int128 *next, uint32_t *end)
 
 static int lay_out(struct drawing *d)
 {
-	size_t rows = (size_t)tree_depth_max(d->tree) + 2;
-	_cleanup_(freep) __int128 *next = calloc(rows, sizeof(*next));
-	_cleanup_(freep) uint32_t *end = calloc(rows, sizeof(*end));
+	struct row *rows = calloc((size_t)tree_depth_max(d->tree) + 2, sizeof(*rows));
+	int r;
 
 	d->boxes = calloc(tree_count(d->tree), sizeof(*d->boxes));
-	if (!next || !end || !d->boxes)
-		return -ENOMEM;
-	place_boxes(d, next, end);
-	return 0;
+	if (rows && d->boxes)
+		place_boxes(d, rows);
+	r = rows && d->boxes ? 0 : -ENOMEM;
+	free(rows);
+	return r;
 }
 
 static uint32_t to_centipx(const struct drawing *d, uint32_t units)

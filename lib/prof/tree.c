@@ -139,20 +139,20 @@ static int link_children(struct tree *t)
 static int tree_new(const struct profile *p, struct tree **ret)
 {
 	const struct node_key root = {.kind = FRAME_OTHER};
-	_cleanup_(tree_freep) struct tree *t = calloc(1, sizeof(*t));
+	struct tree *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
 	t->profile = p;
 	/* The profile is bounded, and so is its tree: one node per frame of a sample at most. */
 	t->arena = arena_new(SIZE_MAX);
-	if (!t->arena)
-		return -ENOMEM;
 	intern_init(&t->nodes, t->arena, SIZE_MAX);
-	if (intern_put(&t->nodes, &root, sizeof(root), sizeof(struct tree_node) - sizeof(root),
-		    NULL) != 0)
+	if (!t->arena || intern_put(&t->nodes, &root, sizeof(root),
+				 sizeof(struct tree_node) - sizeof(root), NULL) != 0) {
+		tree_free(t);
 		return -ENOMEM;
-	*ret = steal_ptr(&t);
+	}
+	*ret = t;
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The flame graph's bytes: stored drawing, hostile names, limits. What its script does is tested in
- * a browser by tests/e2e where there is one.
+ * The flame graph's bytes: stored drawing, hostile names, limits. What its script does is seen by
+ * tests/e2e/svg_script.sh, in a browser.
  */
 #include "prof/svg.h"
 
