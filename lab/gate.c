@@ -175,22 +175,34 @@ const struct gate_check *gate_worst(const struct gate *g)
 	return worst;
 }
 
-/* "what: 69.8 % of 70.0 +- 1.5 %" */
+/* The unit in which people read a number, and what to divide by. */
+static const char *gate_scale(const char *unit, double *ret)
+{
+	*ret = 1;
+	if (strcmp(unit, "ns") != 0 && strcmp(unit, "B") != 0)
+		return unit;
+	*ret = 1e6;
+	return unit[0] == 'n' ? "ms" : "MB";
+}
+
+/* "what: 69.8 %, truth 70.0 +- 1.5" */
 static void gate_describe(struct gate *g, const struct gate_check *c, size_t failed)
 {
-	const char *unit = c->unit;
-	int digits = unit[0] == '%' ? 3 : 0;
+	double by;
+	const char *unit = gate_scale(c->unit, &by);
+	int digits = unit[0] ? 3 : 0;
 	char more[40] = "";
 
 	if (failed > 1)
 		(void)snprintf(more, sizeof(more), " (%zu of %zu checks)", failed, g->check_count);
 	if (c->at_most)
-		(void)snprintf(g->text, sizeof(g->text), "%s: %.*f %s, limit %.*f%s", c->what,
-			digits, c->measured, unit, digits, c->expected + c->tolerance, more);
+		(void)snprintf(g->text, sizeof(g->text), "%s: %.*f%s%s, limit %.*f%s", c->what,
+			digits, c->measured / by, unit[0] ? " " : "", unit, digits,
+			(c->expected + c->tolerance) / by, more);
 	else
-		(void)snprintf(g->text, sizeof(g->text), "%s: %.*f %s, truth %.*f +- %.*f%s",
-			c->what, digits, c->measured, unit, digits, c->expected, digits,
-			c->tolerance, more);
+		(void)snprintf(g->text, sizeof(g->text), "%s: %.*f%s%s, truth %.*f +- %.*f%s",
+			c->what, digits, c->measured / by, unit[0] ? " " : "", unit, digits,
+			c->expected / by, digits, c->tolerance / by, more);
 }
 
 void gate_decide(struct gate *g)

@@ -108,6 +108,30 @@ static void judge_fault_gates(struct gate_list *l, const struct scenario *s,
 	gate_decide(g);
 }
 
+/* "red share_pooled, green path ledger": what a fault did, in the words of its scenario. */
+static void judge_fault_text(
+	struct gate *g, const struct scenario_fault *f, const struct gate_list *inner)
+{
+	size_t n = 0;
+	int more;
+
+	/* What is wrong comes first, in case the text is cut. */
+	for (int wrong = 1; wrong >= 0; wrong--)
+		for (size_t i = 0; i < inner->count && n < sizeof(g->text) - 1; i++) {
+			const struct gate *in = &inner->items[i];
+			bool is_wrong = (in->status == GATE_FAIL) != f->red[in->kind];
+
+			if (is_wrong != (wrong == 1))
+				continue;
+			more = snprintf(g->text + n, sizeof(g->text) - n, "%s%s is %s%s%.110s%s",
+				n ? ", " : "", gate_kind_name(in->kind),
+				in->status == GATE_FAIL ? "red" : "green",
+				is_wrong ? ", should not be (" : "", is_wrong ? in->text : "",
+				is_wrong ? ")" : "");
+			n += more > 0 ? (size_t)more : 0;
+		}
+}
+
 static void judge_fault(struct gate_list *l, const struct scenario *s,
 	const struct scenario_fault *f, const struct evidence *e, const struct evidence *plain)
 {
@@ -133,6 +157,8 @@ static void judge_fault(struct gate_list *l, const struct scenario *s,
 			gate_kind_name(in->kind), red ? "red" : "green", in->text);
 	}
 	gate_decide(g);
+	if (g->status == GATE_PASS || g->status == GATE_FAIL)
+		judge_fault_text(g, f, &inner);
 }
 
 /* An expectation that this fault's workload is about: the truth mentions it. */

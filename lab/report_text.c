@@ -60,10 +60,11 @@ static void report_text_item(const struct campaign_item *it, bool color, struct 
 		const struct gate *g = &it->gates.items[k];
 		char variant[64];
 
+		(void)report_variant(g, variant); /* before it is used twice below */
 		(void)buf_printf(out, "%-12s %-16s %s%-11s%s %s%s%s\n", s->name,
 			gate_kind_name(g->kind), report_color(g->status, color),
-			gate_status_name(g->status), color ? "\033[0m" : "",
-			report_variant(g, variant), variant[0] ? " " : "", g->text);
+			gate_status_name(g->status), color ? "\033[0m" : "", variant,
+			variant[0] ? " " : "", g->text);
 	}
 }
 

@@ -1,0 +1,148 @@
+/* Plans: what a scenario becomes, and that it becomes the same every time. */
+#include <criterion/criterion.h>
+
+#include "base/def.h"
+#include "lab/plan.h"
+
+static struct scenario_list list;
+static struct arena *arena;
+
+static void setup(void)
+{
+	cr_assert_eq(scenario_list_load(&list, "lab/scenarios"), 0, "%s", list.message);
+	arena = arena_new(64 << 20);
+}
+
+static void teardown(void)
+{
+	arena_free(arena);
+	scenario_list_done(&list);
+}
+
+TestSuite(plan, .init = setup, .fini = teardown);
+
+static void make(const char *name, const struct plan_options *o, struct plan *ret)
+{
+	struct scenario *s = scenario_find(&list, name);
+
+	cr_assert_not_null(s, "%s", name);
+	cr_assert_eq(plan_make(arena, s, o, ret), 0);
+}
+
+static bool has_arg(const char *const *args, const char *want)
+{
+	for (size_t i = 0; args[i]; i++)
+		if (strcmp(args[i], want) == 0)
+			return true;
+	return false;
+}
+
+Test(plan, every_committed_scenario_becomes_valid_jobs)
+{
+	for (size_t i = 0; i < list.count; i++) {
+		struct plan_options o = {0};
+		struct plan p;
+
+		make(list.items[i].name, &o, &p);
+		for (size_t b = 0; b < p.boot_count; b++) {
+			_cleanup_(buf_done) struct buf text = BUF_INIT(1 << 20);
+
+			cr_assert_eq(
+				job_write(&p.boots[b].job, &text), 0, "%s", p.boots[b].dir_name);
+		}
+	}
+}
+
+Test(plan, accuracy_runs_all_seeds_in_one_boot)
+{
+	struct plan_options o = {0};
+	struct plan p;
+
+	make("cpu_split", &o, &p);
+	cr_assert_eq(p.boot_count, 1);
+	cr_assert_eq(p.step_count, 8);
+	cr_assert_eq(p.boots[0].job.step_count, 8);
+	cr_assert_str_eq(p.steps[0].name, "cpu_split.seed11");
+	cr_assert(has_arg(p.boots[0].job.steps[0].agent_args, "997"));
+}
+
+Test(plan, overhead_compares_bare_agent_and_limited)
+{
+	struct plan_options o = {0};
+	const struct job_step *s;
+	struct plan p;
+
+	make("overhead", &o, &p);
+	s = p.boots[0].job.steps;
+	cr_assert_null(s[0].agent);
+	cr_assert_str_eq(s[1].agent, "flame-agent");
+	cr_assert_eq(s[1].memory_max, 0);
+	cr_assert_eq(s[2].memory_max, 104857600);
+	cr_assert(s[2].bpf_stats);
+	cr_assert(!s[1].bpf_stats);
+}
+
+Test(plan, perturb_varies_and_is_the_same_on_every_machine)
+{
+	struct plan_options o = {0}, full = {.full = true};
+	const struct job_step *s;
+	struct plan p, again;
+
+	make("perturb", &o, &p);
+	make("perturb", &o, &again);
+	cr_assert_eq(p.step_count, 20);
+	cr_assert_eq(p.boot_count, 2);
+	cr_assert_eq(p.boots[0].job.step_count, 10);
+	s = p.boots[0].job.steps;
+	cr_assert_neq(s[0].start_offset_ns, s[1].start_offset_ns);
+	cr_assert_neq(s[0].workload_env_pad, s[1].workload_env_pad);
+	cr_assert_str_neq(s[0].agent_args[7], s[1].agent_args[7]);
+	for (size_t i = 0; i < 10; i++) {
+		cr_assert_eq(s[i].start_offset_ns, again.boots[0].job.steps[i].start_offset_ns);
+		cr_assert_str_eq(s[i].agent_args[7], again.boots[0].job.steps[i].agent_args[7]);
+	}
+	make("perturb", &full, &p);
+	cr_assert_eq(p.step_count, 100);
+}
+
+Test(plan, determinism_runs_the_same_job_in_two_vms)
+{
+	struct plan_options o = {0};
+	struct plan p;
+	_cleanup_(buf_done) struct buf a = BUF_INIT(1 << 20), b = BUF_INIT(1 << 20);
+
+	make("determinism", &o, &p);
+	cr_assert_eq(p.runs, 2);
+	cr_assert_eq(p.boot_count, 2);
+	cr_assert_str_neq(p.boots[0].dir_name, p.boots[1].dir_name);
+	cr_assert_eq(job_write(&p.boots[0].job, &a), 0);
+	cr_assert_eq(job_write(&p.boots[1].job, &b), 0);
+	cr_assert_str_eq(a.data, b.data);
+}
+
+Test(plan, selftest_steps_run_the_faulty_agent_and_reuse_recordings)
+{
+	struct plan_options o = {0};
+	size_t steps = 0;
+	struct plan p;
+
+	make("selftest", &o, &p);
+	for (size_t b = 0; b < p.boot_count; b++)
+		for (size_t i = 0; i < p.boots[b].job.step_count; i++, steps++)
+			cr_assert_str_eq(p.boots[b].job.steps[i].agent, "flame-agent-faulty");
+	cr_assert_eq(steps, p.step_count - 1); /* truth_off_3_points has no step of its own */
+}
+
+Test(plan, modes_that_cannot_run_a_scenario_skip_it_with_the_reason)
+{
+	struct plan_options exact = {.has_mode = true, .mode = VM_EXACT};
+	struct plan_options host = {.has_mode = true, .mode = VM_HOST};
+	struct plan p;
+
+	make("fast_smp2", &exact, &p);
+	cr_assert_str_eq(p.skipped, "exact mode has one CPU");
+	make("determinism", &host, &p);
+	cr_assert_not_null(p.skipped);
+	make("cpu_split", &host, &p);
+	cr_assert_null(p.skipped);
+}
