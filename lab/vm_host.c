@@ -47,7 +47,6 @@ static void outcome_of(const struct vm_signs *signs, const struct child *child, 
 {
 	char text[64];
 
-	o->guest_ns = signs->guest_ns;
 	if (err < 0) {
 		o->end = VM_HUNG;
 		(void)snprintf(o->reason, sizeof(o->reason),
