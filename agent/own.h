@@ -9,6 +9,11 @@
 uint64_t own_cpu_ns(pid_t child);
 uint64_t own_rss_peak_bytes(void); /* VmHWM */
 uint64_t own_anon_bytes(void);     /* anonymous memory now */
-uint64_t own_heap_bytes(void);     /* handed out by malloc now, exact to the byte */
+/*
+ * Handed out by malloc now. Exact to the byte when the process was started with
+ * GLIBC_TUNABLES=glibc.malloc.tcache_count=0; else up to some 200 KB of freed pieces that malloc's
+ * cache keeps count as handed out until it is full.
+ */
+uint64_t own_heap_bytes(void);
 
 #endif

@@ -172,6 +172,8 @@ int preflight_output(const char *path, struct buf *why)
 	struct stat st;
 	int error = 0;
 
+	if (!*path)
+		return say(why, -EINVAL, "the output's name is empty");
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
 		(void)buf_printf(why, "output %s exists and is not a regular file", path); /* cut */
 		return -EEXIST;

@@ -37,11 +37,8 @@
  *    se.sum_exec_runtime when the threads are seen next.
  *
  * on_sample may run in NMI (hardware events): all its maps are preallocated, it uses no task
- * storage, its scratch is per CPU and guarded by in_use. The helpers it calls are listed for lint:
- * NMI-SAFE: bpf_ktime_get_ns bpf_map_lookup_elem bpf_map_update_elem bpf_ringbuf_output
- * NMI-SAFE: bpf_ringbuf_query bpf_get_current_cgroup_id
- * NMI-SAFE: bpf_get_current_task_btf bpf_task_pt_regs bpf_get_stack bpf_get_current_comm
- * NMI-SAFE: bpf_probe_read_kernel bpf_probe_read_user bpf_loop
+ * storage, its scratch is per CPU and guarded by in_use. Lint checks the helpers against
+ * nmi_safe.txt.
  */
 #include "agent/bpf/vmlinux.h"
 

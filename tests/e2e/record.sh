@@ -1,0 +1,190 @@
+#!/bin/bash
+# record.sh [BUILD] - `flame-agent record` on this kernel, against what the workloads say they did.
+#
+# The judging of numbers is in record_judge.py. Needs root (or the capabilities the agent asks for); where the
+# kernel does not offer what the agent needs, everything is skipped with the agent's own message.
+set -u
+cd "$(dirname "$0")/../.." || exit 3
+B=${1:-build}
+A=$B/flame-agent
+W=$B/workloads
+T=$(mktemp -d) || exit 3
+bg=()
+cleanup() {
+	for p in "${bg[@]}"; do kill "$p" 2>/dev/null; done
+	rm -rf "$T"
+}
+trap cleanup EXIT
+failed=0
+ok() { echo "ok $*"; }
+not_ok() { failed=1; echo "not ok $1: $2"; }
+# holds $? NAME WHY : judges the command before it
+holds() { if [ "$1" = 0 ]; then ok "$2"; else not_ok "$2" "$3"; fi; }
+judge() { # NAME ARG... : record_judge.py says why it does not hold
+	local name=$1 why
+	shift
+	why=$(python3 tests/e2e/record_judge.py "$@" 2>&1)
+	holds $? "$name" "$why"
+}
+
+# --- refused before sampling starts
+
+refused() { # NAME CODE TEXT ARG...
+	local name=$1 code=$2 text=$3 out rc
+	shift 3
+	out=$(timeout 20 "$A" record -q -d 1ms "$@" 2>&1)
+	rc=$?
+	[ "$rc" = "$code" ] && grep -qF -- "$text" <<<"$out"
+	holds $? "record refuses $name" "exit $rc, said: $out"
+}
+refused "0 Hz" 2 "1..10000" -F 0 -o "$T/x.svg"
+refused "a million Hz" 2 "1..10000" -F 1000000 -o "$T/x.svg"
+refused "an unknown suffix" 2 "must end in .svg" -o "$T/x.png"
+refused "a PID that does not exist" 1 "does not exist" -p 4194303 -o "$T/x.svg"
+refused "a directory that does not exist" 1 "cannot be written" -o "$T/none/x.svg"
+mkdir "$T/dir.svg"
+refused "a directory as output" 1 "not a regular file" -o "$T/dir.svg"
+refused "an unwritable summary" 1 "cannot be written" -o "$T/x.svg" --summary "$T/none/s.json"
+refused "an operand" 2 "no operand" -o "$T/x.svg" more
+[ ! -e "$T/x.svg" ]
+holds $? "a refused recording leaves no file" "$T/x.svg exists"
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	out=$(setpriv --reuid 65534 --clear-groups "$A" record -d 1ms -o /tmp/x.svg 2>&1)
+	[ $? = 1 ] && grep -q 'missing capability CAP_BPF' <<<"$out" && [ "$(wc -l <<<"$out")" = 1 ]
+	holds $? "a missing capability is named in one line" "$out"
+else
+	echo "skip a missing capability is named in one line: needs root and setpriv"
+fi
+if unshare -pf --mount-proc true 2>/dev/null; then
+	out=$(unshare -pf --mount-proc "$A" record -d 1ms -o "$T/x.svg" 2>&1)
+	[ $? = 1 ] && grep -q 'PID namespace' <<<"$out"
+	holds $? "a foreign PID namespace is named" "$out"
+else
+	echo "skip a foreign PID namespace is named: unshare is not permitted"
+fi
+
+# --- what follows samples for real
+
+if ! why=$("$A" record -q -d 1ms -o "$T/probe.folded" 2>&1); then
+	echo "skip sampling on this kernel: $why"
+	exit $failed
+fi
+
+# Our programs in the kernel. They are freed a moment after the last descriptor is closed.
+loaded() { bpftool prog show 2>/dev/null | grep -cE 'name (on_sample|on_switch|seed) '; }
+unloads_to() {
+	local deadline=$((SECONDS + 5))
+	until [ "$(loaded)" -le "$1" ]; do [ $SECONDS -lt $deadline ] || return 1; done
+}
+loaded_before=$(loaded)
+
+# start NAME ARG... : records in the background until every CPU is sampled; sets $agent
+start() {
+	local name=$1
+	shift
+	mkfifo "$T/$name.ready"
+	"$A" record -q -o "$T/$name" --summary "$T/$name.json" --ready-fd 9 "$@" 9>"$T/$name.ready" 2>"$T/$name.err" &
+	agent=$!
+	bg+=("$agent")
+	if ! read -r -n 1 -t 30 ready <"$T/$name.ready" || [ "$ready" != R ]; then
+		not_ok "record starts ($name)" "$(cat "$T/$name.err")"
+		return 1
+	fi
+}
+
+# --- a workload wholly inside the window; the window ends by SIGINT
+
+start split.folded -d 120s -F 997 &&
+	"$W/cpu_split" --seconds 3 --truth "$T/split.truth" >/dev/null
+kill -INT "$agent"
+wait "$agent"
+holds $? "SIGINT ends the window and writes the profile" "$(cat "$T/split.folded.err")"
+judge "shares of the functions are the truth's, within 4 sigma" shares "$T/split.folded" "$T/split.folded.json" "$T/split.truth"
+judge "callers are the truth's" callers "$T/split.folded" "$T/split.truth"
+judge "the ledger is schedstat (cpu_split)" ledger "$T/split.folded.json" "$T/split.truth"
+judge "stacks sum to the ledger" sums "$T/split.folded.json"
+judge "no sample is lost" losses "$T/split.folded.json"
+judge "on every CPU weights add up to the window" window "$T/split.folded.json"
+
+start convoy.folded -d 120s -F 997 &&
+	"$W/lock_convoy" --truth "$T/convoy.truth" >/dev/null
+kill -TERM "$agent"
+wait "$agent"
+holds $? "SIGTERM ends the window and writes the profile" "$(cat "$T/convoy.folded.err")"
+judge "the ledger is schedstat (lock_convoy)" ledger "$T/convoy.folded.json" "$T/convoy.truth"
+
+unloads_to "$loaded_before"
+holds $? "nothing stays loaded" "$(loaded) programs, $loaded_before before"
+
+# --- outputs
+
+"$W/cpu_split" --seconds 60 >/dev/null &
+split=$!
+bg+=("$split")
+"$A" record -d 5 -F 199 -o "$T/a.svg" >"$T/a.out" 2>"$T/a.err"
+holds $? "record -d 5 -o a.svg" "$(cat "$T/a.err")"
+for what in samples ledger losses 'own CPU' 'own memory' cpu-clock; do
+	grep -q "$what" "$T/a.out"
+	holds $? "the summary tells of $what" "$(cat "$T/a.out")"
+done
+xmllint --noout "$T/a.svg" 2>"$T/xmllint"
+holds $? "the svg is well-formed" "$(head -n 3 "$T/xmllint")"
+grep -q split_heavy "$T/a.svg"
+holds $? "the svg shows split_heavy" "not found"
+! grep -oE '(href|src)="?(https?:)?//[^"]*' "$T/a.svg" >"$T/links"
+holds $? "the svg loads nothing" "$(head -n 3 "$T/links")"
+"$A" record -q -d 1 -F 499 -p "$split" -o "$T/p.pb.gz" --summary "$T/p.json"
+judge "-p records that process only" only "$T/p.json" "$split"
+if command -v go >/dev/null; then
+	go tool pprof -top "$T/p.pb.gz" >"$T/top" 2>&1 && grep -q split_heavy "$T/top"
+	holds $? "go tool pprof opens the profile" "$(head -n 5 "$T/top")"
+else
+	echo "skip go tool pprof opens the profile: go is not installed"
+fi
+kill "$split"
+wait "$split" 2>/dev/null
+
+# --- hostile names
+
+hostile() { # NAME ESCAPED : a process of that name appears under ESCAPED in folded, as text in svg
+	cp "$W/cpu_split" "$T/$1" || return 1
+	"$T/$1" --seconds 60 >/dev/null &
+	local p=$!
+	bg+=("$p")
+	"$A" record -q -d 1 -F 499 -p "$p" -o "$T/h.folded" && "$A" record -q -d 1 -F 499 -p "$p" -o "$T/h.svg" &&
+		grep -qaF -- "$2;" "$T/h.folded" && xmllint --noout "$T/h.svg" && ! grep -qa '<svg onload' "$T/h.svg"
+	local rc=$?
+	kill "$p"
+	wait "$p" 2>/dev/null
+	return $rc
+}
+hostile '<svg onload=a>' '<svg onload=a>'
+holds $? "a process named <svg onload=a> is text" "$(head -c 300 "$T/h.folded")"
+hostile 'a;b c"' 'a\x3bb c"'
+holds $? "a process named a;b c\" is text" "$(head -c 300 "$T/h.folded")"
+hostile $'bad\xff\xfename' $'bad\xef\xbf\xbd\xef\xbf\xbdname'
+holds $? "a process name of invalid UTF-8 is repaired" "$(head -c 300 "$T/h.folded")"
+
+# --- start and stop again and again; without malloc's per-thread cache the heap's size is exact
+
+export GLIBC_TUNABLES=glibc.malloc.tcache_count=0
+
+"$A" record -q -d 50ms --repeat 12 -o "$T/r.folded" --summary "$T/r.json"
+holds $? "record --repeat 12" "exit $?"
+judge "12 windows leave the memory as it was" memory "$T/r.json"
+unloads_to "$loaded_before"
+holds $? "nothing stays loaded after 12 windows" "$(loaded) programs, $loaded_before before"
+
+# --- the seam for seeded faults
+
+FLAME_FAULT=drop10 "$A" record -q -d 50ms -o "$T/f.folded" --summary "$T/f.json" && ! grep -q '"fault"' "$T/f.json"
+holds $? "the shipped agent has no faults" "it took FLAME_FAULT"
+if [ -x "$B/flame-agent-faulty" ]; then
+	! FLAME_FAULT=nonsense "$B/flame-agent-faulty" record -q -d 50ms -o "$T/f.folded" 2>"$T/f.err" &&
+		grep -q 'names no fault' "$T/f.err"
+	holds $? "an unknown fault is refused" "$(cat "$T/f.err")"
+	FLAME_FAULT=leak "$B/flame-agent-faulty" record -q -d 50ms --repeat 12 -o "$T/l.folded" --summary "$T/l.json"
+	judge "the leak fault shows in memory per window" leak "$T/l.json"
+fi
+
+exit $failed
