@@ -26,7 +26,7 @@ static int join(char *out, size_t size, const char *dir, const char *name)
 
 int vm_place_make(const char *out_dir, struct vm_place *ret)
 {
-	struct vm_place p;
+	struct vm_place p = {0};
 	int err;
 
 	if ((err = join(p.dir, sizeof(p.dir), out_dir, ".vm")) < 0 ||

@@ -175,7 +175,7 @@ static size_t job_programs(const struct job *j, bool agents, const char **names)
 static int add_programs(
 	struct vm_cpio *cpio, const struct vm_config *c, const struct job *j, bool agents)
 {
-	const char *names[JOB_STEPS_MAX];
+	const char *names[JOB_STEPS_MAX] = {0};
 	size_t n = job_programs(j, agents, names);
 	const char *sub = agents ? "" : "workloads/";
 	int err = 0;

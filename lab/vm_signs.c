@@ -23,23 +23,29 @@ void vm_signs_done(struct vm_signs *s)
 /* "I/N NAME start" or "... end", believed only when it is the step that the job has there. */
 static void take_step(struct vm_signs *s, const char *text)
 {
-	unsigned int index, total;
-	char name[96], what[8];
+	char *rest = NULL;
+	unsigned long index = strtoul(text, &rest, 10);
 	const struct job_step *step;
+	const char *name, *what;
+	size_t name_size;
 
-	if (sscanf(text, "%u/%u %95s %7s", &index, &total, name, what) != 4 || index == 0 ||
-		index > s->job->step_count)
+	if (index == 0 || index > s->job->step_count || *rest != '/')
 		return;
 	step = &s->job->steps[index - 1];
-	if (strcmp(name, step->name) != 0)
+	name_size = strlen(step->name);
+	name = rest + strcspn(rest, " ");
+	if (*name != ' ' || strncmp(++name, step->name, name_size) != 0)
 		return;
-	if (strcmp(what, "start") == 0) {
-		(void)snprintf(s->step, sizeof(s->step), "%s", name);
+	what = name + name_size;
+	if (strcmp(what, " start") == 0) {
+		(void)snprintf(s->step, sizeof(s->step), "%s", step->name);
 		s->timeout_ms = step->timeout_ms ? step->timeout_ms : 60000;
-		s->done = index - 1;
-	} else {
+		s->done = (unsigned int)index - 1;
+	} else if (strcmp(what, " end") == 0) {
 		s->step[0] = 0;
-		s->done = index;
+		s->done = (unsigned int)index;
+	} else {
+		return;
 	}
 	if (s->progress)
 		s->progress(s->data, step->name, s->done, (unsigned int)s->job->step_count);

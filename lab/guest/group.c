@@ -24,6 +24,7 @@ static int read_text(const char *dir, const char *file, char *text, size_t size)
 	char path[PATH_MAX];
 	ssize_t n;
 
+	text[0] = 0;
 	(void)snprintf(path, sizeof(path), "%s/%s", dir, file);
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -177,7 +178,7 @@ uint64_t group_memory_bytes(const struct group *g)
 		"slab", "kernel_stack", "pagetables", "percpu", "vmalloc"};
 	char text[8192];
 	uint64_t sum = 0, kernel;
-	bool found;
+	bool found = false;
 
 	if (g->memory) {
 		if (read_text(g->path, "memory.stat", text, sizeof(text)) < 0)

@@ -72,7 +72,7 @@ static unsigned long long uptime_ns(void)
 static char *read_job_text(const char *path)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	_cleanup_(freep) char *text = calloc(1, JOB_SIZE_MAX + 1);
+	char *text = calloc(1, JOB_SIZE_MAX + 1);
 	size_t size = 0;
 
 	while (fd >= 0 && text && size < JOB_SIZE_MAX) {
@@ -80,10 +80,13 @@ static char *read_job_text(const char *path)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
-			return n == 0 ? steal_ptr(&text) : NULL;
+		if (n == 0)
+			return text;
+		if (n < 0)
+			break;
 		size += (size_t)n;
 	}
+	free(text);
 	return NULL;
 }
 
@@ -218,7 +221,7 @@ static void guest_main(void)
 		return;
 	}
 	text = read_job_text(PAYLOAD "/job");
-	if (!text || (err = job_read(text, &job, &line)) < 0) {
+	if (!text || job_read(text, &job, &line) < 0) {
 		say("error job line %u", line);
 		return;
 	}

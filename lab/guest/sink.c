@@ -88,22 +88,13 @@ int sink_add(struct sink *s, const char *name, const void *data, uint64_t size)
 	return 0;
 }
 
-int sink_add_file(struct sink *s, const char *name, const char *path)
+/* Reads size bytes, fewer at the end of the file; returns how many, or -errno. */
+static ssize_t read_up_to(int fd, char *data, size_t size)
 {
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	_cleanup_(freep) char *data = NULL;
-	struct stat st;
 	size_t done = 0;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	if (s->fd < 0)
-		return 0;
-	data = malloc((size_t)st.st_size + 1);
-	if (!data)
-		return -ENOMEM;
-	while (done < (size_t)st.st_size) {
-		ssize_t n = read(fd, data + done, (size_t)st.st_size - done);
+	while (done < size) {
+		ssize_t n = read(fd, data + done, size - done);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -113,7 +104,28 @@ int sink_add_file(struct sink *s, const char *name, const char *path)
 			break;
 		done += (size_t)n;
 	}
-	return sink_add(s, name, data, done);
+	return (ssize_t)done;
+}
+
+int sink_add_file(struct sink *s, const char *name, const char *path)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	ssize_t size;
+	char *data;
+	int err;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (s->fd < 0)
+		return 0;
+	data = malloc((size_t)st.st_size + 1);
+	if (!data)
+		return -ENOMEM;
+	size = read_up_to(fd, data, (size_t)st.st_size);
+	err = size < 0 ? (int)size : sink_add(s, name, data, (uint64_t)size);
+	free(data);
+	return err;
 }
 
 int sink_commit(struct sink *s, int done)

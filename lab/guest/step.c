@@ -28,7 +28,7 @@
 
 #include "base/def.h"
 
-enum { MEMORY_PERIOD_NS = 100000000, ENV_MAX = JOB_ARGS_MAX + 8, READY_FD = 9 };
+enum { MEMORY_PERIOD_NS = 100000000, ENV_MAX = JOB_ARGS_MAX + 8, READY_FD = 9, PAD_MAX = 100000 };
 
 struct process {
 	struct group group;
@@ -226,8 +226,8 @@ static int start_workload(struct run *r)
 {
 	char bin[PATH_MAX], truth[PATH_MAX];
 	const char *argv[JOB_ARGS_MAX + 4], *envp[ENV_MAX];
-	_cleanup_(freep) char *pad = NULL;
-	size_t n = 0, prefix = strlen("FLAMELAB_PAD=");
+	char pad[PAD_MAX + 32] = "FLAMELAB_PAD=";
+	size_t n = 0, prefix = strlen(pad);
 
 	(void)snprintf(bin, sizeof(bin), "%s/workloads/%s", r->place->bin_dir, r->step->workload);
 	out_path(r, "truth.json", truth);
@@ -237,14 +237,10 @@ static int start_workload(struct run *r)
 	argv[n++] = "--truth";
 	argv[n++] = truth;
 	argv[n] = NULL;
-	if (r->step->workload_env_pad > 0 && r->step->workload_env_pad <= 100000) {
-		pad = calloc(1, prefix + r->step->workload_env_pad + 1);
-		if (!pad)
-			return -ENOMEM;
-		memcpy(pad, "FLAMELAB_PAD=", prefix);
-		memset(pad + prefix, 'x', r->step->workload_env_pad);
-	}
-	build_env(envp, NULL, pad);
+	if (r->step->workload_env_pad > PAD_MAX)
+		return -EINVAL;
+	memset(pad + prefix, 'x', r->step->workload_env_pad);
+	build_env(envp, NULL, r->step->workload_env_pad > 0 ? pad : NULL);
 	return process_start(r, &r->workload, argv, envp, "workload.log", -1);
 }
 
