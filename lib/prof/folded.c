@@ -59,27 +59,43 @@ static const struct suffix *suffix_of_kind(uint32_t kind)
 	return NULL;
 }
 
+/* The escape of the byte at i, NULL for one that stands for itself. */
+static const char *escape_at(const char *name, size_t i, size_t bracket, bool line_start)
+{
+	switch (name[i]) {
+	case '\\':
+		return "\\\\";
+	case ';':
+		return "\\x3b";
+	case '\n':
+		return "\\x0a";
+	case '#':
+		return i == 0 && line_start ? "\\x23" : NULL;
+	case '[':
+		return i == bracket ? "\\x5b" : NULL;
+	default:
+		return NULL;
+	}
+}
+
 /* The buffer keeps the first error, so the pieces of a line are appended and checked once. */
 static void put_name(struct buf *b, const char *name, bool line_start)
 {
 	size_t size = strlen(name);
 	const struct suffix *own = suffix_of_name(name, size);
 	size_t bracket = own ? size - strlen(own->text) + 1 : size;
+	size_t done = 0;
 
 	for (size_t i = 0; i < size; i++) {
-		if (name[i] == '\\')
-			(void)buf_append_str(b, "\\\\");
-		else if (name[i] == ';')
-			(void)buf_append_str(b, "\\x3b");
-		else if (name[i] == '\n')
-			(void)buf_append_str(b, "\\x0a");
-		else if (name[i] == '#' && i == 0 && line_start)
-			(void)buf_append_str(b, "\\x23");
-		else if (i == bracket)
-			(void)buf_append_str(b, "\\x5b");
-		else
-			(void)buf_append_char(b, name[i]);
+		const char *escape = escape_at(name, i, bracket, line_start);
+
+		if (!escape)
+			continue;
+		(void)buf_append(b, name + done, i - done);
+		(void)buf_append_str(b, escape);
+		done = i + 1;
 	}
+	(void)buf_append(b, name + done, size - done);
 }
 
 static int put_stack(const struct profile *p, const struct folded_options *o,

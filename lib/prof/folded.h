@@ -21,7 +21,8 @@ struct folded_options {
 	bool with_suffix;
 };
 
-/* Lines sorted by bytes, equal ones merged. */
+/* Lines sorted by bytes, equal ones merged, zeros left out. 0, buf's error, -ENOMEM, -EINVAL (no
+ * such sample type). */
 int folded_write(const struct profile *p, const struct folded_options *o, struct buf *out);
 /* 0; -EBADMSG with *line (may be NULL) the 1-based line; -ENOBUFS; -ENOMEM. Suffixes set the kind.
  */

@@ -90,7 +90,7 @@ int profile_add(struct profile *p, const uint32_t *frames, uint32_t frame_count,
 	const struct label *labels, uint32_t label_count, const int64_t *values);
 
 /* "flame.KEY=VALUE" facts (pprof comments, DESIGN.md section 4). Setting a key again replaces it.
- */
+ * 0, -EINVAL (key is empty or has a '='), -ENOBUFS (also above 1,024 facts), -ENOMEM. */
 int profile_set_fact(struct profile *p, const char *key, const char *value);
 int profile_set_factf(struct profile *p, const char *key, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -20,7 +20,8 @@ struct svg_options {
 	bool with_comm;        /* process name as first level */
 };
 
-/* An empty profile gives a valid picture that says "no samples". 0, buf's error, -ENOMEM. */
+/* An empty profile gives a valid picture that says "no samples". 0, buf's error, -ENOMEM, -EINVAL
+ * (no such sample type). */
 int svg_write(const struct profile *p, const struct svg_options *o, struct buf *out);
 
 #endif

@@ -162,6 +162,17 @@ Test(svg, frames_stay_inside_their_parents_when_sums_saturate)
 	cr_assert_eq(count(buf_str(&out), "data-w=\"1000000000\""), 2);
 }
 
+Test(svg, a_child_larger_than_its_parent_is_cut_to_it)
+{
+	_cleanup_(profile_freep) struct profile *p = read_text("p;a 10\np;b -5\nq 15\n");
+	_cleanup_(buf_done) struct buf out = BUF_INIT(1 << 20);
+
+	draw(p, &out);
+	/* p is 5 of 20, and so is a, although it has 10; b, below nothing, is not drawn. */
+	cr_assert_eq(count(buf_str(&out), "data-w=\"250000000\""), 2);
+	cr_assert_eq(count(buf_str(&out), "<g class=\"f\""), 4);
+}
+
 Test(svg, the_height_follows_what_is_drawn)
 {
 	_cleanup_(profile_freep) struct profile *flat = read_text("a 1\n");
