@@ -5,12 +5,11 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "agent/bpf/collect.skel.h"
+#include "agent/bpf/skeleton.h"
 #include "agent/events.h"
 #include "agent/ledger.h"
 #include "base/def.h"
@@ -438,15 +437,14 @@ int collector_stacks(const struct collector *c, struct collect_stack **ret, size
 static uint64_t run_delay_of(const struct collect_thread *t)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(256);
-	uint64_t cpu_ns;
-	uint64_t delay_ns;
 	char path[64];
+	char *end;
 
 	(void)snprintf(path, sizeof(path), "/proc/%u/task/%u/schedstat", t->value.tgid, t->key.tid);
-	if (file_read(path, &b) < 0 ||
-		sscanf(buf_str(&b), "%" SCNu64 " %" SCNu64, &cpu_ns, &delay_ns) != 2)
+	if (file_read(path, &b) < 0)
 		return 0;
-	return delay_ns;
+	(void)strtoull(buf_str(&b), &end, 10); /* time on CPU */
+	return strtoull(end, NULL, 10);
 }
 
 int collector_ledger(const struct collector *c, struct collect_thread **ret, size_t *ret_count)

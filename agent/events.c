@@ -72,20 +72,13 @@ static int open_one(uint64_t period_ns, int cpu)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-int events_new(uint64_t frequency_hz, uint64_t seed, struct events **ret)
+static int open_all(struct events *e)
 {
-	_cleanup_(events_freep) struct events *e = calloc(1, sizeof(*e));
 	int cpus[SAMPLE_CPUS_MAX];
 	int count = online_cpus(cpus, SAMPLE_CPUS_MAX);
 
-	if (!e)
-		return -ENOMEM;
 	if (count < 0)
 		return count;
-	e->rng = rng_seeded(seed);
-	/* n samples take n + 1/2 periods, see the header. */
-	e->period_ns = NSEC_PER_SEC * (2 * EVENTS_SAMPLES_PER_DRAW) /
-		       ((2 * EVENTS_SAMPLES_PER_DRAW + 1) * frequency_hz);
 	for (int i = 0; i < count; i++) {
 		int fd = open_one(draw(e), cpus[i]);
 
@@ -95,9 +88,26 @@ int events_new(uint64_t frequency_hz, uint64_t seed, struct events **ret)
 			return fd;
 		e->fds[e->count++] = fd;
 	}
-	if (e->count == 0)
-		return -ENODEV;
-	*ret = steal_ptr(&e);
+	return e->count > 0 ? 0 : -ENODEV;
+}
+
+int events_new(uint64_t frequency_hz, uint64_t seed, struct events **ret)
+{
+	struct events *e = calloc(1, sizeof(*e));
+	int r;
+
+	if (!e)
+		return -ENOMEM;
+	e->rng = rng_seeded(seed);
+	/* n samples take n + 1/2 periods, see the header. */
+	e->period_ns = NSEC_PER_SEC * (2 * EVENTS_SAMPLES_PER_DRAW) /
+		       ((2 * EVENTS_SAMPLES_PER_DRAW + 1) * frequency_hz);
+	r = open_all(e);
+	if (r < 0) {
+		events_free(e);
+		return r;
+	}
+	*ret = e;
 	return 0;
 }
 

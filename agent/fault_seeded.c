@@ -35,7 +35,7 @@ static struct {
 	uint64_t seen;        /* samples of function so far, for drop10 */
 	uint64_t cpu_ns_last; /* for slow */
 	void *volatile leaked;
-} fault;
+} fault = {.function = "", .function2 = ""};
 
 static const char *env(const char *name)
 {
@@ -81,7 +81,7 @@ static bool is_function(const struct profile *p, uint32_t id, const char *functi
 {
 	const struct frame *f = profile_frame_at(p, id);
 	const char *name = f ? profile_text(p, f->name) : "";
-	size_t n = strlen(function);
+	size_t n = function ? strlen(function) : 0;
 
 	return n > 0 && strncmp(name, function, n) == 0 && (name[n] == '\0' || name[n] == '(');
 }

@@ -447,15 +447,13 @@ static int one_of(const struct conf *conf, struct summary *s, size_t i, bool *re
 	return e;
 }
 
-static int record(const struct conf *conf, const char *version, const char *fault)
+static int record_all(const struct conf *conf, const char *version, const char *fault,
+	struct summary_window *windows)
 {
-	_cleanup_(freep) struct summary_window *windows = calloc(conf->repeat, sizeof(*windows));
-	struct conf window = *conf;
 	bool last = false;
+	int e = 0;
 
-	if (!windows)
-		return -ENOMEM;
-	for (size_t i = 0; !last; i++) {
+	for (size_t i = 0; e == 0 && !last; i++) {
 		struct summary s = {
 			.version = version,
 			.fault = fault,
@@ -463,13 +461,19 @@ static int record(const struct conf *conf, const char *version, const char *faul
 			.jitter_seed = conf->jitter_seed,
 			.windows = windows,
 		};
-		int e = one_of(&window, &s, i, &last);
 
-		if (e < 0)
-			return e;
-		window.ready_fd = 0; /* said once: its reader may be gone */
+		e = one_of(conf, &s, i, &last);
 	}
-	return 0;
+	return e;
+}
+
+static int record(const struct conf *conf, const char *version, const char *fault)
+{
+	struct summary_window *windows = calloc(conf->repeat, sizeof(*windows));
+	int e = windows ? record_all(conf, version, fault, windows) : -ENOMEM;
+
+	free(windows);
+	return e;
 }
 
 /* What can be refused before anything is loaded. Exit code. */

@@ -14,15 +14,17 @@ struct stacks {
 
 int stacks_new(size_t keys_max, size_t bytes_max, struct stacks **ret)
 {
-	_cleanup_(stacks_freep) struct stacks *s = calloc(1, sizeof(*s));
+	struct stacks *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
 	s->arena = arena_new(bytes_max);
 	s->map = map_new(keys_max);
-	if (!s->arena || !s->map)
+	if (!s->arena || !s->map) {
+		stacks_free(s);
 		return -ENOMEM;
-	*ret = steal_ptr(&s);
+	}
+	*ret = s;
 	return 0;
 }
 
