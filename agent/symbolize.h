@@ -49,8 +49,9 @@ void symbolizer_freep(struct symbolizer **s);
 
 /*
  * Tells of a process as soon as its first stack is seen: reads its maps and keeps descriptors of
- * its files, so that it can be named after it is gone. Cheap when known already; re-reads on a miss
- * at most once per second. Never fails: a process that is gone is counted.
+ * its files, so that it can be named after it is gone. Cheap when known already; re-reads on a miss,
+ * soon after the first reading and then ever more rarely, down to once per second. Never fails: a
+ * process that is gone is counted.
  */
 void symbolizer_see(struct symbolizer *s, const struct symbolizer_process *p,
 	const uint64_t *user_pcs, uint32_t count);

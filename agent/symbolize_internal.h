@@ -54,6 +54,7 @@ struct symbolize_entry { /* one process identity */
 	struct maps maps;
 	uint64_t used;
 	uint64_t read_ns;
+	uint64_t refresh_ns; /* how long to wait before the next reading */
 	bool is_used;
 };
 
@@ -110,7 +111,10 @@ void symbolize_process_done(struct symbolizer *s);
 /* The entry, read now if it is new; NULL without memory. */
 struct symbolize_entry *symbolize_process_get(
 	struct symbolizer *s, const struct symbolizer_process *p);
-/* Reads the maps again, at most once per second. True when they were read. */
+/*
+ * Reads the maps again: soon after the process was first seen, when it may still be loading, then
+ * ever more rarely, down to once per second. True when they were read.
+ */
 bool symbolize_process_refresh(struct symbolizer *s, struct symbolize_entry *e);
 /* The region's open file, or NULL: not a file, or it cannot be opened. */
 struct symbolize_file *symbolize_process_file(

@@ -240,6 +240,8 @@ struct symbolize_entry *symbolize_process_get(
 		return NULL;
 	e->id = *p;
 	e->used = ++s->tick;
+	/* The first stack often comes from the middle of exec, before anything is mapped. */
+	e->refresh_ns = 10 * NSEC_PER_MSEC;
 	maps_init(&e->maps);
 	if (symbolize_process_load(s, e) < 0)
 		s->stats.processes_gone++;
@@ -248,8 +250,9 @@ struct symbolize_entry *symbolize_process_get(
 
 bool symbolize_process_refresh(struct symbolizer *s, struct symbolize_entry *e)
 {
-	if (loop_now_ns() - e->read_ns < NSEC_PER_SEC)
+	if (loop_now_ns() - e->read_ns < e->refresh_ns)
 		return false;
+	e->refresh_ns = MIN(2 * e->refresh_ns, NSEC_PER_SEC);
 	return symbolize_process_load(s, e) == 0;
 }
 
