@@ -2,8 +2,10 @@
 #include "lab/campaign.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <sys/file.h>
 #include <time.h>
 
 #include "base/buf.h"
@@ -57,7 +59,7 @@ int campaign_init(
 	struct tm tm;
 	int r;
 
-	*c = (struct campaign){.place = *place, .options = *o};
+	*c = (struct campaign){.place = *place, .options = *o, .lock_fd = -1};
 	c->arena = arena_new(campaign_memory_max);
 	c->policy = calloc(1, sizeof(*c->policy));
 	if (!c->arena || !c->policy)
@@ -84,6 +86,9 @@ void campaign_done(struct campaign *c)
 			evidence_done(&it->evidence[k]);
 		gate_list_done(&it->gates);
 	}
+	/* A zeroed campaign, which has no policy, has no lock either. */
+	if (c->policy && c->lock_fd >= 0)
+		(void)close(c->lock_fd); /* gives the lock back */
 	if (c->policy)
 		policy_done(c->policy);
 	free(c->policy);
@@ -202,14 +207,36 @@ static int campaign_clear(const struct boots_item *boots, size_t count)
 	return 0;
 }
 
+/* Two runs in one output directory would mix their results. The lock goes with the process. */
+static int campaign_lock(struct campaign *c)
+{
+	char path[800];
+	int fd, r = file_mkdir_parents(c->place.out);
+
+	if (r < 0)
+		return campaign_fail(c, r, c->place.out, NULL);
+	(void)snprintf(path, sizeof(path), "%s/.lock", c->place.out);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return campaign_fail(c, -errno, path, NULL);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		(void)close(fd); /* the other run's is what counts */
+		return campaign_fail(c, -EBUSY, path, "another flamelab runs here");
+	}
+	c->lock_fd = fd;
+	return 0;
+}
+
 int campaign_run(struct campaign *c)
 {
 	struct boots_options o = {
 		.at_once = c->options.at_once, .quiet = c->options.quiet, .fd = STDERR_FILENO};
 	struct boots_item *all;
 	size_t n;
-	int r = campaign_find_image(c);
+	int r = campaign_lock(c);
 
+	if (r == 0)
+		r = campaign_find_image(c);
 	if (r < 0)
 		return r;
 	n = campaign_collect(c, NULL, false);
@@ -224,8 +251,6 @@ int campaign_run(struct campaign *c)
 			o.at_once = 1; /* two recordings on one machine would see each other */
 	}
 	r = campaign_clear(all, n);
-	if (r == 0)
-		r = file_mkdir_parents(c->place.out);
 	if (r < 0)
 		return campaign_fail(c, r, c->place.out, NULL);
 	r = boots_run(all, n, &o);

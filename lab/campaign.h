@@ -52,6 +52,7 @@ struct campaign {
 	struct campaign_item *items;
 	size_t count;
 	struct policy_counts counts;
+	int lock_fd;     /* of the output directory while running, else -1 */
 	char error[640]; /* why a call below failed */
 };
 

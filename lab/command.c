@@ -227,10 +227,10 @@ static int command_campaign(
 	r = campaign_init(c, &cmd->place, &o);
 	if (r == 0)
 		r = campaign_plan(c, chosen, count);
-	if (r == 0 && !reload)
-		r = command_request_save(q, c->place.out);
 	if (r == 0)
 		r = reload ? campaign_reload(c) : campaign_run(c);
+	if (r == 0 && !reload)
+		r = command_request_save(q, c->place.out);
 	if (r == 0)
 		r = campaign_judge(c);
 	if (r < 0 && !c->error[0])

@@ -65,6 +65,8 @@ static void evidence_read_thread(const struct json_at *at, struct evidence_threa
 		t->time_min_ns = i ? MIN(t->time_min_ns, v[i]) : v[i];
 	}
 	t->cpu_ns = v[0];
+	field = json_field(at, "exec_ns");
+	t->exec_ns = json_i64(&field, t->cpu_ns, -(int64_t)evidence_max, (int64_t)evidence_max);
 	t->runnable_ns = v[1];
 	t->blocked_ns = v[2] + v[3] + v[4];
 	t->sampled_ns = v[5];

@@ -25,6 +25,7 @@ struct evidence_thread { /* a row of agent.json's ledger */
 	uint32_t tid, tgid;
 	const char *comm;
 	int64_t cpu_ns, runnable_ns, blocked_ns, sampled_ns, sigma_ns;
+	int64_t exec_ns;     /* as cpu_ns, by the scheduler's clock; cpu_ns when not reported */
 	int64_t time_min_ns; /* the smallest of the row's times, to find negative ones */
 };
 

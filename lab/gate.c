@@ -25,6 +25,7 @@ static const struct {
 	[GATE_PERTURB] = {"perturb", "a gate fails for no reason when seeds or offsets change"},
 	[GATE_LEAK] = {"leak", "the agent's memory grows from window to window"},
 	[GATE_AGENT_COST_SAME] = {"agent_cost_same", "this agent costs more than the plain one"},
+	[GATE_CONSERVED] = {"conserved", "the ledger lost or invented time of a thread"},
 	[GATE_NEGATIVE] = {"negative", "a time is negative or larger than the window"},
 	[GATE_SELFTEST] = {"selftest", "the lab did not notice a fault that was put there"},
 	[GATE_OVERHEAD_REAL] = {"overhead_real", "the agent costs too much on real hardware"},

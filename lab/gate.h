@@ -25,6 +25,7 @@ enum gate_kind {
 	GATE_PERTURB,      /* no false alarm under other seeds, offsets, environments */
 	GATE_LEAK,         /* memory does not grow from window to window */
 	GATE_AGENT_COST_SAME, /* agent CPU equals that of a plain agent in the same VM */
+	GATE_CONSERVED,       /* the ledger neither loses nor invents time, on any machine */
 	GATE_NEGATIVE,        /* no time is negative or larger than the window allows */
 	GATE_SELFTEST,        /* a seeded fault turned the right gates red */
 	GATE_OVERHEAD_REAL,   /* overhead on real hardware, interleaved A/B */

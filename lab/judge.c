@@ -30,6 +30,9 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 	case GATE_SYMBOLS:
 		judge_symbols(g, e, n);
 		break;
+	case GATE_CONSERVED:
+		judge_conserved(g, e, n);
+		break;
 	case GATE_NEGATIVE:
 		judge_negative(g, e, n);
 		break;

@@ -15,19 +15,20 @@
 #include "lab/gate.h"
 #include "lab/scenario.h"
 
-#define JUDGE_Z             4.0
-#define JUDGE_SYSTEMATIC    0.0015 /* share */
-#define JUDGE_JITTER_CV2    (1.0 / 48.0)
-#define JUDGE_PATH_MAX      0.01 /* share of a function's stacks that prologues may cut */
-#define JUDGE_SYMBOLS_MAX   0.001
-#define JUDGE_LEDGER_PART   0.001
-#define JUDGE_LEDGER_NS     50000.0   /* between reading schedstat and the last switch-out */
-#define JUDGE_EXIT_NS       5000000.0 /* main thread: writes its truth and tears the process down */
-#define JUDGE_OVERHEAD_MAX  0.01
-#define JUDGE_MEMORY_MAX    100e6
-#define JUDGE_BASELINE_PART 0.02
-#define JUDGE_COST_PART     0.02
-#define JUDGE_LEAK_BYTES    256.0 /* per window; the seeded leak is 1024 */
+#define JUDGE_Z              4.0
+#define JUDGE_SYSTEMATIC     0.0015 /* share */
+#define JUDGE_JITTER_CV2     (1.0 / 48.0)
+#define JUDGE_PATH_MAX       0.01 /* share of a function's stacks that prologues may cut */
+#define JUDGE_SYMBOLS_MAX    0.001
+#define JUDGE_LEDGER_PART    0.001
+#define JUDGE_LEDGER_NS      50000.0   /* between reading schedstat and the last switch-out */
+#define JUDGE_EXIT_NS        5000000.0 /* main thread: writes its truth and tears the process down */
+#define JUDGE_CONSERVED_PART 0.01      /* exits that a busy host stretches */
+#define JUDGE_OVERHEAD_MAX   0.01
+#define JUDGE_MEMORY_MAX     100e6
+#define JUDGE_BASELINE_PART  0.02
+#define JUDGE_COST_PART      0.02
+#define JUDGE_LEAK_BYTES     256.0 /* per window; the seeded leak is 1024 */
 
 /* Half-width of the interval for a share p of n samples. */
 double judge_share_tolerance(double p, double n);
@@ -42,6 +43,8 @@ void judge_symbols(struct gate *g, const struct evidence *e, size_t count);
 void judge_ledger(struct gate *g, const struct evidence *e, size_t count);
 void judge_sum(struct gate *g, const struct evidence *e, size_t count);
 void judge_losses(struct gate *g, const struct evidence *e, size_t count);
+/* For machines whose clocks are not exact: the scheduler's own figures, as bounds. */
+void judge_conserved(struct gate *g, const struct evidence *e, size_t count);
 void judge_negative(struct gate *g, const struct evidence *e, size_t count);
 
 /* bare: without agent; with: with it; limited: with it under memory.max and bpf_stats. */

@@ -134,6 +134,43 @@ void judge_losses(struct gate *g, const struct evidence *e, size_t count)
 	}
 }
 
+void judge_conserved(struct gate *g, const struct evidence *e, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		double window = (double)e[i].agent.window_ns, sum = 0, total;
+
+		if (!judge_has(g, &e[i], true))
+			continue;
+		for (size_t k = 0; k < e[i].truth.thread_count; k++) {
+			const struct truth_thread *t = &e[i].truth.threads[k];
+			const struct evidence_thread *row =
+				judge_ledger_row(&e[i].agent, e[i].truth.pid, t->tid);
+			double cpu = (double)t->cpu_ns;
+
+			/* The thread read its account before its end, so the ledger has more. */
+			gate_check_most(g, "ns", 0, cpu - (row ? (double)row->exec_ns : 0),
+				JUDGE_LEDGER_PART * cpu + JUDGE_LEDGER_NS,
+				"CPU that the ledger lost, %s, %s", t->name, e[i].step);
+			if (!row)
+				continue;
+			sum += (double)row->exec_ns;
+			gate_check_most(g, "ns", window,
+				(double)(row->cpu_ns + row->runnable_ns + row->blocked_ns),
+				JUDGE_LEDGER_PART * window + JUDGE_LEDGER_NS,
+				"life within the window, %s, %s", t->name, e[i].step);
+		}
+		if (!e[i].has_meters || e[i].meters.workload_cpu_ns == 0) {
+			gate_unmeasured(g, "%s",
+				e[i].has_meters ? "workload was not metered" : e[i].no_meters);
+			continue;
+		}
+		total = (double)e[i].meters.workload_cpu_ns;
+		gate_check_most(g, "ns", total, sum,
+			JUDGE_CONSERVED_PART * total + 10 * JUDGE_LEDGER_NS,
+			"CPU of the process against its account, %s", e[i].step);
+	}
+}
+
 void judge_negative(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -152,7 +189,8 @@ void judge_negative(struct gate *g, const struct evidence *e, size_t count)
 			most = fmax(most, (double)a->ledger[k].cpu_ns);
 			sum += (double)a->ledger[k].cpu_ns;
 		}
-		gate_check_most(g, "ns", 0, -least, 0, "smallest time below zero, %s", e[i].step);
+		gate_check_most(g, "ns", 0, least < 0 ? -least : 0, 0,
+			"smallest time below zero, %s", e[i].step);
 		gate_check_most(g, "ns", window, most, JUDGE_LEDGER_PART * window + JUDGE_LEDGER_NS,
 			"CPU of one thread within the window, %s", e[i].step);
 		gate_check_most(g, "ns", window * (double)a->cpus, sum,

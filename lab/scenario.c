@@ -152,6 +152,15 @@ static void scenario_read_gate_set(
 	}
 }
 
+/* Faults, and glibc's tunables (a heap without its per-thread caches shows a leak to the byte). */
+static void scenario_check_env(const struct json_at *at, const char *env)
+{
+	bool known = str_has_prefix(env, "FLAME_FAULT") || str_has_prefix(env, "GLIBC_TUNABLES=");
+
+	if (!json_failed(at->doc) && (!known || !strchr(env, '=') || strchr(env, '\n')))
+		json_fail(at, "must be FLAME_FAULT...=VALUE or GLIBC_TUNABLES=VALUE in one line");
+}
+
 static void scenario_read_fault(const struct json_at *at, struct scenario_fault *f)
 {
 	static const char *const names[] = {"name", "workload", "agent_args", "env", "truth_points",
@@ -171,10 +180,7 @@ static void scenario_read_fault(const struct json_at *at, struct scenario_fault 
 	for (size_t i = 0; i < f->env_count; i++) {
 		item = json_item(&field, i);
 		f->env[i] = json_text(&item, "", 3, 200);
-		if (!json_failed(at->doc) &&
-			(!str_has_prefix(f->env[i], "FLAME_FAULT") || !strchr(f->env[i], '=') ||
-				strchr(f->env[i], '\n')))
-			json_fail(&item, "must be FLAME_FAULT...=VALUE in one line");
+		scenario_check_env(&item, f->env[i]);
 	}
 	field = json_field(at, "truth_points");
 	f->truth_points = json_f64(&field, 0, 0, 50);

@@ -260,6 +260,22 @@ Test(judge, negative_time_fails)
 	evidence_done(&e);
 }
 
+Test(judge, a_ledger_that_loses_or_invents_time_is_not_conserved)
+{
+	struct evidence e;
+
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	cr_assert_eq(decide_plain(judge_conserved, &e), GATE_PASS);
+	e.agent.ledger[0].exec_ns = 998000000;
+	cr_assert_eq(decide_plain(judge_conserved, &e), GATE_FAIL);
+	e.agent.ledger[0].exec_ns = 1015000000;
+	cr_assert_eq(decide_plain(judge_conserved, &e), GATE_FAIL);
+	e.agent.ledger[0].exec_ns = 1000000000;
+	e.agent.ledger[0].runnable_ns = 500000000;
+	cr_assert_eq(decide_plain(judge_conserved, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
 Test(judge, unnamed_frame_of_the_workload_fails_symbols)
 {
 	struct evidence e;
