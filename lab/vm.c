@@ -8,6 +8,7 @@
  */
 #include "lab/vm_internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -106,12 +107,53 @@ int vm_run(const struct vm_config *c, const struct job *j, const char *out_dir,
 	return 0;
 }
 
+/* The agent and all workloads that are built, so that a prompt has something to try. */
+static size_t shell_steps(const struct vm_config *c, struct dirent **names, size_t count,
+	char step_names[][16], struct job_step *steps)
+{
+	char path[PATH_MAX];
+	bool has_agent =
+		join(path, sizeof(path), c->bin_dir, "flame-agent") == 0 && access(path, X_OK) == 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < count && n < JOB_STEPS_MAX; i++) {
+		if (strchr(names[i]->d_name, '.'))
+			continue; /* make's dependency files lie beside them */
+		(void)snprintf(step_names[n], 16, "s%zu", n);
+		steps[n] = (struct job_step){.name = step_names[n],
+			.workload = names[i]->d_name,
+			.agent = has_agent ? "flame-agent" : NULL};
+		n++;
+	}
+	return n;
+}
+
+static int write_shell_initrd(const struct vm_config *c, const char *initrd)
+{
+	char step_names[JOB_STEPS_MAX][16];
+	struct job j = {.steps = calloc(JOB_STEPS_MAX, sizeof(struct job_step))};
+	struct dirent **names = NULL;
+	char path[PATH_MAX];
+	int n, err;
+
+	if (!j.steps)
+		return -ENOMEM;
+	(void)snprintf(path, sizeof(path), "%s/workloads", c->bin_dir); /* cut: it is not found */
+	n = scandir(path, &names, NULL, alphasort);
+	j.step_count = shell_steps(c, names, n < 0 ? 0 : (size_t)n, step_names, j.steps);
+	err = vm_initrd_write(c, &j, initrd);
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+	free(j.steps);
+	return err;
+}
+
 int vm_shell(const struct vm_config *c)
 {
 	_cleanup_(vm_argv_done) struct vm_argv a = {0};
 	char dir[] = "/tmp/flamelab-shell.XXXXXX";
 	struct vm_config shell = *c;
-	struct job nothing = {0};
 	struct vm_place place;
 	int err, status;
 	pid_t pid;
@@ -120,7 +162,7 @@ int vm_shell(const struct vm_config *c)
 	if (!mkdtemp(dir))
 		return -errno;
 	if ((err = vm_place_make(dir, &place)) < 0 ||
-		(err = vm_initrd_write(&shell, &nothing, place.initrd)) < 0 ||
+		(err = write_shell_initrd(&shell, place.initrd)) < 0 ||
 		(err = vm_result_seed(place.result, VM_RESULT_BYTES)) < 0 ||
 		(err = vm_argv_build(&shell, choose_accel(&shell), &place, -1, &a)) < 0)
 		goto out;
