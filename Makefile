@@ -21,6 +21,10 @@ CLANG   ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
 ARCH    := x86
 
+# `make V=1` shows whole commands.
+Q := $(if $(V),,@)
+say = @$(if $(V),:,printf '  %-9s %s\n' '$(1)' '$(2)')
+
 SAN      ?=
 # `make SAN=address,undefined` builds everything with sanitizers, in a tree of its own.
 ifneq ($(SAN),)
@@ -81,11 +85,13 @@ DEPS_BUILD := | $(B)/deps/build
 
 $(B)/obj/%.o: %.c $(DEPS_BUILD)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/san/%.o: %.c $(DEPS_BUILD)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 $(SANFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 $(SANFLAGS) -MMD -MP -c $< -o $@
 
 # Only the programs' main files know the version, so a commit rebuilds two objects.
 $(B)/gen/version.h: FORCE
@@ -99,10 +105,12 @@ BPF_CFLAGS := -target bpf -D__TARGET_ARCH_$(ARCH) -mcpu=v3 -O2 -g -std=gnu17 -Wa
 	      -Wno-unused-parameter -Wno-missing-declarations -I. -I$(B)/gen
 $(B)/obj/agent/bpf/%.bpf.o: agent/bpf/%.bpf.c $(DEPS_BUILD)
 	@mkdir -p $(@D)
-	$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,BPF,$@)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
 $(B)/gen/agent/bpf/%.skel.h: $(B)/obj/agent/bpf/%.bpf.o
 	@mkdir -p $(@D)
-	$(BPFTOOL) gen skeleton $< name $*_bpf >$@
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf >$@
 
 $(call obj,$(AGENT_SRC) agent/main.c) $(call san,$(AGENT_SRC)): | $(SKELS)
 $(call obj,agent/main.c lab/main.c): $(B)/gen/version.h
@@ -111,24 +119,29 @@ $(call obj,agent/main.c lab/main.c): $(B)/gen/version.h
 ## --- programs --------------------------------------------------------------------------------------
 
 $(B)/flame-agent: $(call obj,agent/main.c agent/fault_none.c $(AGENT_SRC) $(PROF_SRC) $(BASE_SRC))
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
 # The same agent with the seeded faults that `flamelab selftest` switches on; never shipped.
 $(B)/flame-agent-faulty: $(call obj,agent/main.c agent/fault_seeded.c $(AGENT_SRC) $(PROF_SRC) $(BASE_SRC))
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
 $(B)/flamelab: $(call obj,lab/main.c $(LAB_SRC) $(PROF_SRC) $(BASE_SRC))
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_LAB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_LAB)
 # PID 1 of the guest: static, libc only, so that it runs before any file system is there.
 $(call obj,$(GUEST_SRC)): $(DEPS_BUILD)
 $(B)/lab-init: $(GUEST_SRC) $(DEPS_BUILD)
 	@mkdir -p $(B)/obj/lab/guest
-	$(CC) $(CPPFLAGS) -std=gnu17 -O2 -g $(WARN) -static -MMD -MP -MF $(B)/obj/lab/guest/init.d -MT $@ $(GUEST_SRC) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu17 -O2 -g $(WARN) -static -MMD -MP -MF $(B)/obj/lab/guest/init.d -MT $@ $(GUEST_SRC) -o $@
 
 # Workloads keep frame pointers and their own functions apart; they include nothing of ours.
 WORKLOAD_FLAGS := -std=gnu++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-ipa-icf \
 		  -fcf-protection=none -Wall -Wextra -Werror
 $(B)/workloads/%: workloads/cpp/%.cpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
-	$(CXX) $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@ -pthread
+	$(call say,CXX,$@)
+	$(Q)$(CXX) $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@ -pthread
 
 ##
 ## --- tests -----------------------------------------------------------------------------------------
@@ -152,10 +165,12 @@ LIBS_lab   := $(LIBS_LAB)
 define unit_layer
 $(B)/tests/unit-$(1): $$(call obj,$$(call srcs,tests/unit/$(1)) $$(LINK_$(1)))
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) $$^ -o $$@ -lcriterion $$(LIBS_$(1))
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) $$(ALL_CFLAGS) $$^ -o $$@ -lcriterion $$(LIBS_$(1))
 $(B)/san/tests/unit-$(1): $$(call san,$$(call srcs,tests/unit/$(1)) $$(LINK_$(1)))
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) $$(SANFLAGS) $$^ -o $$@ -lcriterion $$(LIBS_$(1))
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) $$(ALL_CFLAGS) $$(SANFLAGS) $$^ -o $$@ -lcriterion $$(LIBS_$(1))
 endef
 $(foreach l,$(UNIT_LAYERS),$(eval $(call unit_layer,$(l))))
 $(B)/obj/tests/unit/%.o $(B)/san/tests/unit/%.o: | $(B)/deps/check $(SKELS)
@@ -166,10 +181,12 @@ fuzz_layer = $(shell sed -n '1s/.*links: *\([a-z]*\).*/\1/p' $(1))
 define fuzz_target
 $(B)/san/tests/$(notdir $(basename $(1))): $$(call san,$(1) tests/fuzz/replay_main.c $$(LINK_$(2)))
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) $$(SANFLAGS) $$^ -o $$@ $$(LIBS_$(2))
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) $$(ALL_CFLAGS) $$(SANFLAGS) $$^ -o $$@ $$(LIBS_$(2))
 $(B)/fuzz/$(notdir $(basename $(1))): $(1) $$(LINK_$(2)) | $$(SKELS)
 	@mkdir -p $$(@D)
-	$$(CLANG) $$(CPPFLAGS) -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined $(1) $$(LINK_$(2)) -o $$@ $$(LIBS_$(2))
+	$$(call say,FUZZ,$$@)
+	$$(Q)$$(CLANG) $$(CPPFLAGS) -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined $(1) $$(LINK_$(2)) -o $$@ $$(LIBS_$(2))
 endef
 $(foreach f,$(FUZZERS),$(eval $(call fuzz_target,$(f),$(call fuzz_layer,$(f)))))
 
@@ -186,7 +203,7 @@ lint: $(B)/deps/check $(TIDY_SRC:%.c=$(B)/lint/%.ok) ## format, layers, sizes, c
 # The object stands for the file and all its headers, so only what changed is read again.
 $(B)/lint/%.ok: $(B)/obj/%.o .clang-tidy | $(B)/deps/check
 	@mkdir -p $(@D)
-	@echo "clang-tidy $*.c"; clang-tidy --quiet $*.c -- -std=gnu17 $(CPPFLAGS) 2>$@.log && touch $@ || { cat $@.log; exit 1; }
+	@printf '  %-9s %s\n' TIDY $*.c; clang-tidy --quiet $*.c -- -std=gnu17 $(CPPFLAGS) 2>$@.log && touch $@ || { cat $@.log; exit 1; }
 format: ## rewrite sources the way clang-format decides
 	@tools/lint.sh --fix-format
 
