@@ -17,8 +17,14 @@ struct command_options {
 	int suite, mode;
 	uint64_t repeat, at_once, runs;
 	bool keep, quiet, cost, color;
-	const char *why;
+	const char *why, *output;
 };
+
+#define OPTION_OUTPUT                                                             \
+	{                                                                         \
+		"output", 'o', OPT_STR, offsetof(struct command_options, output), \
+			.arg = "DIR", .help = "where results go (build/lab)"      \
+	}
 
 #define OPTION_COMMON                                                                             \
 	{"mode", 'm', OPT_ENUM, offsetof(struct command_options, mode), .arg = "MODE",            \
@@ -29,6 +35,7 @@ struct command_options {
 			.def = "2", .min = 1, .max = BOOTS_AT_ONCE_MAX, .help = "VMs at a time"}, \
 		{"keep", 'k', OPT_FLAG, offsetof(struct command_options, keep),                   \
 			.help = "leave the VMs' scratch files and say where they are"},           \
+		OPTION_OUTPUT,                                                                    \
 	{                                                                                         \
 		"quiet", 'q', OPT_FLAG, offsetof(struct command_options, quiet),                  \
 			.help = "no progress"                                                     \
@@ -60,8 +67,10 @@ static const struct opt_spec list_specs[] = {
 static const struct opt_spec rebaseline_specs[] = {
 	{"why", 'w', OPT_STR, offsetof(struct command_options, why), .arg = "TEXT",
 		.help = "what changed; stands beside the figure for ever"},
+	OPTION_OUTPUT,
 	{0},
 };
+static const struct opt_spec report_specs[] = {OPTION_OUTPUT, {0}};
 static const struct opt_spec plain_specs[] = {{0}};
 
 /* Everything a subcommand needs, opened in one go. */
@@ -106,6 +115,8 @@ static int command_open(
 		log_error("lab", "find the source tree", r, "hint=\"run build/flamelab in place\"");
 		return POLICY_INFRASTRUCTURE;
 	}
+	if (c->o.output)
+		(void)snprintf(c->place.out, sizeof(c->place.out), "%.500s", c->o.output);
 	(void)snprintf(dir, sizeof(dir), "%s/lab/scenarios", c->place.source);
 	if (scenario_list_load(&c->scenarios, dir) < 0) {
 		(void)fprintf(stderr, "flamelab: %s\n", c->scenarios.message);
@@ -309,7 +320,7 @@ int command_report(int argc, char **argv)
 	_cleanup_(campaign_done) struct campaign c = {0};
 	_cleanup_(json_done) struct json j = {0};
 	struct command_request q = {.quiet = true};
-	int code = command_open(&cmd, plain_specs, "report", argc, argv);
+	int code = command_open(&cmd, report_specs, "report [--output DIR]", argc, argv);
 
 	if (code < 0)
 		code = command_refuse_operands(&cmd, argc, argv);

@@ -15,15 +15,16 @@
 #include "lab/gate.h"
 #include "lab/scenario.h"
 
-#define JUDGE_Z              4.0
-#define JUDGE_SYSTEMATIC     0.0015 /* share */
-#define JUDGE_JITTER_CV2     (1.0 / 48.0)
-#define JUDGE_PATH_MAX       0.01 /* share of a function's stacks that prologues may cut */
-#define JUDGE_SYMBOLS_MAX    0.001
-#define JUDGE_LEDGER_PART    0.001
-#define JUDGE_LEDGER_NS      50000.0   /* between reading schedstat and the last switch-out */
-#define JUDGE_EXIT_NS        5000000.0 /* main thread: writes its truth and tears the process down */
-#define JUDGE_CONSERVED_PART 0.01      /* exits that a busy host stretches */
+#define JUDGE_Z           4.0
+#define JUDGE_SYSTEMATIC  0.0015 /* share */
+#define JUDGE_JITTER_CV2  (1.0 / 48.0)
+#define JUDGE_PATH_MAX    0.01 /* share of a function's stacks that prologues may cut */
+#define JUDGE_SYMBOLS_MAX 0.001
+#define JUDGE_LEDGER_PART 0.001
+#define JUDGE_LEDGER_NS   50000.0 /* between reading schedstat and the last switch-out */
+#define JUDGE_EXIT_NS \
+	5000000.0 /* after the last reading: writing the truth, unmapping the process */
+#define JUDGE_CONSERVED_PART 0.01 /* exits that a busy host stretches */
 #define JUDGE_OVERHEAD_MAX   0.01
 #define JUDGE_MEMORY_MAX     100e6
 #define JUDGE_BASELINE_PART  0.02

@@ -37,8 +37,33 @@ static bool judge_has(struct gate *g, const struct evidence *e, bool truth)
 	return true;
 }
 
+/* The worker whose ledger is furthest above its own account; NULL: none is above. */
+static const struct truth_thread *judge_ledger_last(const struct evidence *e)
+{
+	const struct truth_thread *last = NULL;
+	int64_t most = 0;
+
+	for (size_t i = 0; i < e->truth.thread_count; i++) {
+		const struct truth_thread *t = &e->truth.threads[i];
+		const struct evidence_thread *row =
+			judge_ledger_row(&e->agent, e->truth.pid, t->tid);
+
+		if (!row || t->tid == e->truth.pid || row->cpu_ns - (int64_t)t->cpu_ns <= most)
+			continue;
+		most = row->cpu_ns - (int64_t)t->cpu_ns;
+		last = t;
+	}
+	return last;
+}
+
+/*
+ * A thread reads its account as its last act, so what follows is in the ledger only. For the main
+ * thread that is writing the truth; for the one that is last to let go of the memory, whichever it
+ * is, the unmapping of the process. Both may be above, never below; all others must agree. That no
+ * time is invented under this cover, the comparison of the whole process shows.
+ */
 static void judge_ledger_thread(
-	struct gate *g, const struct evidence *e, const struct truth_thread *t)
+	struct gate *g, const struct evidence *e, const struct truth_thread *t, bool may_be_above)
 {
 	const struct evidence_thread *row = judge_ledger_row(&e->agent, e->truth.pid, t->tid);
 	double cpu = (double)t->cpu_ns;
@@ -49,10 +74,9 @@ static void judge_ledger_thread(
 		gate_check_near(g, "ns", cpu, 0, 0, "%s has no row, %s", t->name, e->step);
 		return;
 	}
-	/* The main thread goes on after it read its account: it may be above, never below. */
-	if (t->tid == e->truth.pid)
+	if (may_be_above)
 		gate_check_near(g, "ns", cpu + JUDGE_EXIT_NS / 2, (double)row->cpu_ns,
-			JUDGE_EXIT_NS / 2 + slack, "main thread with its exit, %s", e->step);
+			JUDGE_EXIT_NS / 2 + slack, "%s with its exit, %s", t->name, e->step);
 	else
 		gate_check_near(
 			g, "ns", cpu, (double)row->cpu_ns, slack, "%s, %s", t->name, e->step);
@@ -61,14 +85,18 @@ static void judge_ledger_thread(
 void judge_ledger(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
+		const struct truth_thread *last;
 		double total;
 
 		if (!judge_has(g, &e[i], true))
 			continue;
+		last = e[i].truth.thread_count > 1 ? judge_ledger_last(&e[i]) : NULL;
 		if (e[i].truth.thread_count == 0)
 			gate_unmeasured(g, "%s: truth has no threads", e[i].step);
 		for (size_t k = 0; k < e[i].truth.thread_count; k++)
-			judge_ledger_thread(g, &e[i], &e[i].truth.threads[k]);
+			judge_ledger_thread(g, &e[i], &e[i].truth.threads[k],
+				&e[i].truth.threads[k] == last ||
+					e[i].truth.threads[k].tid == e[i].truth.pid);
 		/* The whole process, exit included, as the kernel's cgroup account saw it. */
 		if (!e[i].has_meters || e[i].meters.workload_cpu_ns == 0) {
 			gate_unmeasured(g, "%s",

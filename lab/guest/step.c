@@ -45,6 +45,7 @@ struct run {
 	struct process agent;
 	struct process workload;
 	int ready_fd;
+	bool ready_seen; /* a byte came, or the agent's end */
 	int timer_fd;
 	bool ready;
 	bool timed_out;
@@ -142,15 +143,14 @@ static void read_ready(struct run *r)
 	if (n < 0 && errno == EINTR)
 		return;
 	r->ready = n == 1 && c == 'R';
-	(void)close(r->ready_fd);
-	r->ready_fd = -1;
+	r->ready_seen = true; /* stays open: an agent that repeats may say it again */
 }
 
 /* Waits for the next thing to happen, until_ns at most, and takes note of it. */
 static void run_poll(struct run *r, uint64_t until_ns)
 {
 	struct pollfd p[4] = {
-		{.fd = r->ready_fd, .events = POLLIN},
+		{.fd = r->ready_seen ? -1 : r->ready_fd, .events = POLLIN},
 		{.fd = r->agent.pidfd, .events = POLLIN},
 		{.fd = r->workload.pidfd, .events = POLLIN},
 		{.fd = r->timer_fd, .events = POLLIN},
