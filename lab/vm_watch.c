@@ -32,8 +32,8 @@ enum {
 	BOOT_SILENCE_MS = 120000, /* 4-10 s of boot, on a host that may be ten times overloaded */
 	STEP_SLACK_MS = 60000,
 	QMP_GREETING_MS = 20000,
-	/* Real seconds a busy guest second may cost: measured 6 at shift 0, with the same margin. */
-	BUSY_COST_EXACT = 48,
+	/* Real seconds a busy guest second may cost: measured 0.4 to 6 at shift 0. */
+	BUSY_COST_EXACT = 24,
 	BUSY_COST_FAST = 4,
 };
 

@@ -194,7 +194,7 @@ take_newer() {
 	[ ! -s "$work/packages-newer" ] || cat "$work/packages-newer" >>"$work/packages"
 	# Whatever the resolution no longer has (a renamed library) has drifted too.
 	while read -r name version; do
-		grep -q "^$name " "$work/drift" || echo "$name $version none" >>"$work/drift"
+		[[ $name == linux-image-* ]] || grep -q "^$name " "$work/drift" || echo "$name $version none" >>"$work/drift"
 	done <"$work/gone"
 }
 
@@ -213,6 +213,7 @@ build_root() {
 				--exclude=./usr/share/info --exclude=./usr/share/initramfs-tools --exclude='./usr/lib/*/gconv' ||
 			fail "cannot unpack $name"
 	done <"$work/packages"
+	[ -e "$tree/usr/bin/sh" ] || ln -s busybox "$tree/usr/bin/sh"
 	echo "root:x:0:0:root:/root:/bin/sh" >"$tree/etc/passwd"
 	echo "nobody:x:65534:65534:nobody:/:/bin/false" >>"$tree/etc/passwd"
 	printf 'root:x:0:\nnogroup:x:65534:\n' >"$tree/etc/group"
@@ -386,6 +387,9 @@ if [ ! -f "$final/manifest.json" ]; then
 	build_into "$new"
 	rm -rf "$final"
 	mv "$new" "$final"
+	# Each change of lock or script leaves an image of some 100 MB behind; what runs keeps its open files.
+	find "$cache/images" -mindepth 1 -maxdepth 1 -type d -name '[0-9a-f]*' -printf '%T@ %p\n' | sort -rn | tail -n +6 |
+		cut -d' ' -f2- | xargs -r -d '\n' rm -rf
 	echo "image: ready in $(seconds_since "$started") s: $final" >&2
 fi
 [ -z "$print_dir" ] || echo "$final"

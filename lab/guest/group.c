@@ -5,10 +5,12 @@
  */
 #include "lab/guest/group.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +68,29 @@ static uint64_t field(const char *text, const char *key, bool *found)
 	return 0;
 }
 
+/* Groups of a lab-init that was killed (host mode): their names have its pid. */
+static void remove_stale(const char *root)
+{
+	DIR *d = opendir(root);
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		char path[PATH_MAX];
+		char *end;
+		long pid;
+
+		if (strncmp(e->d_name, "flamelab-", 9) != 0)
+			continue;
+		pid = strtol(e->d_name + 9, &end, 10);
+		if (pid <= 0 || *end != '-' || kill((pid_t)pid, 0) == 0)
+			continue;
+		(void)snprintf(path, sizeof(path), "%s/%s", root, e->d_name);
+		(void)rmdir(path); /* refused as long as somebody is in it */
+	}
+	if (d)
+		(void)closedir(d); /* read only */
+}
+
 void group_root_find(struct group_root *ret)
 {
 	_cleanup_(fclosep) FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -82,6 +107,7 @@ void group_root_find(struct group_root *ret)
 	}
 	if (!ret->path[0])
 		return;
+	remove_stale(ret->path);
 	/* Refused where the controller is not on this hierarchy: the read below tells. */
 	(void)write_text(ret->path, "cgroup.subtree_control", "+memory");
 	ret->memory = read_text(ret->path, "cgroup.subtree_control", text, sizeof(text)) == 0 &&
