@@ -10,8 +10,8 @@ enum { ASSEMBLE_FRAMES_MAX = SAMPLE_KERNEL_FRAMES_MAX + SAMPLE_USER_FRAMES_MAX +
 
 struct assembly {
 	struct profile *profile;
-	struct symbolizer *symbolizer;
-	bool with_tid;
+	const struct assemble_input *in;
+	struct assemble_totals totals;
 	uint32_t frames[ASSEMBLE_FRAMES_MAX];
 	uint32_t frame_count;
 	uint64_t pcs[ASSEMBLE_FRAMES_MAX]; /* of the record at hand, aligned */
@@ -30,23 +30,66 @@ static void load_pcs(struct assembly *a, const struct stack_record *r)
 		a->pcs[i] = r->frames[i];
 }
 
-/* All addresses at once: one pass over the kernel's symbols and few requests to the helper. */
-static void announce(struct assembly *a, const struct stacks *records,
-	const struct collect_stack *counted, size_t count)
+/* The first kernel frame was interrupted, the others are return addresses. */
+static uint64_t kernel_address(const struct assembly *a, uint32_t i)
 {
-	for (size_t i = 0; i < count; i++) {
-		const struct stack_record *r = stacks_find(records, &counted[i].key);
+	return i == 0 || fault_keep_pc() ? a->pcs[i] : a->pcs[i] - 1;
+}
+
+static void ask_kernel(struct assembly *a)
+{
+	for (size_t i = 0; i < a->in->count && a->in->kernel_names; i++) {
+		const struct stack_record *r = stacks_find(a->in->records, &a->in->counted[i].key);
+
+		if (!r)
+			continue;
+		load_pcs(a, r);
+		for (uint32_t k = 0; k < r->kernel_count; k++)
+			kernel_names_want(a->in->kernel_names, kernel_address(a, k));
+	}
+	if (a->in->kernel_names)
+		kernel_names_flush(a->in->kernel_names);
+}
+
+static bool kernel_knows(const struct assembly *a, uint32_t i, struct kernel_name *ret)
+{
+	return a->in->kernel_names &&
+	       kernel_names_find(a->in->kernel_names, kernel_address(a, i), ret);
+}
+
+static bool kernel_knows_all(const struct assembly *a, uint32_t count)
+{
+	struct kernel_name name;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (!kernel_knows(a, i, &name))
+			return false;
+	return true;
+}
+
+/*
+ * All addresses at once: few requests to the helper, and at most one pass over the kernel's symbols
+ * for the stacks that the kernel could not name as a whole.
+ */
+static void announce(struct assembly *a)
+{
+	struct symbolizer *s = a->in->symbolizer;
+
+	ask_kernel(a);
+	for (size_t i = 0; i < a->in->count; i++) {
+		const struct stack_record *r = stacks_find(a->in->records, &a->in->counted[i].key);
 		struct symbolizer_process process;
 
 		if (!r)
 			continue;
 		process = process_of(r);
 		load_pcs(a, r);
-		symbolizer_kernel_prepare(a->symbolizer, a->pcs, r->kernel_count);
-		symbolizer_user_prepare(a->symbolizer, &process, a->pcs + r->kernel_count,
-			r->user_count, !(r->flags & STACK_RECORD_INTERRUPTED));
+		if (!kernel_knows_all(a, r->kernel_count))
+			symbolizer_kernel_prepare(s, a->pcs, r->kernel_count);
+		symbolizer_user_prepare(s, &process, a->pcs + r->kernel_count, r->user_count,
+			!(r->flags & STACK_RECORD_INTERRUPTED));
 	}
-	symbolizer_flush_prepare(a->symbolizer);
+	symbolizer_flush_prepare(s);
 }
 
 const char *assemble_marker(uint32_t end, uint32_t flags)
@@ -83,6 +126,40 @@ static int add_marker(struct assembly *a, const char *name)
 	return 0;
 }
 
+static int put_kernel_frame(struct assembly *a, const struct kernel_name *k)
+{
+	struct frame f = {.kind = FRAME_KERNEL};
+	int64_t name = profile_string(a->profile, k->name, k->name_size);
+	int64_t module = profile_string(a->profile, k->module, k->module_size);
+	int64_t id = MIN(name, module);
+
+	if (id < 0)
+		return (int)id;
+	f.name = (uint32_t)name;
+	f.module = (uint32_t)module;
+	id = profile_frame(a->profile, &f);
+	if (id < 0)
+		return (int)id;
+	a->frames[a->frame_count++] = (uint32_t)id;
+	a->totals.kernel_frames++;
+	return 0;
+}
+
+static int name_kernel_frames(struct assembly *a, uint32_t count)
+{
+	struct kernel_name name;
+	int r = 0;
+
+	if (!kernel_knows_all(a, count)) {
+		r = symbolizer_kernel(a->in->symbolizer, a->profile, a->pcs, count, a->frames);
+		a->frame_count = r < 0 ? 0 : (uint32_t)r;
+		return r < 0 ? r : 0;
+	}
+	for (uint32_t i = 0; i < count && r == 0; i++)
+		r = kernel_knows(a, i, &name) ? put_kernel_frame(a, &name) : -EINVAL;
+	return r;
+}
+
 static int name_frames(struct assembly *a, const struct stack_record *r)
 {
 	struct symbolizer_process process = process_of(r);
@@ -90,11 +167,10 @@ static int name_frames(struct assembly *a, const struct stack_record *r)
 	int n;
 
 	load_pcs(a, r);
-	n = symbolizer_kernel(a->symbolizer, a->profile, a->pcs, r->kernel_count, a->frames);
+	n = name_kernel_frames(a, r->kernel_count);
 	if (n < 0)
 		return n;
-	a->frame_count = (uint32_t)n;
-	n = symbolizer_user(a->symbolizer, a->profile, &process, a->pcs + r->kernel_count,
+	n = symbolizer_user(a->in->symbolizer, a->profile, &process, a->pcs + r->kernel_count,
 		r->user_count, !(r->flags & STACK_RECORD_INTERRUPTED), a->frames + a->frame_count);
 	if (n < 0)
 		return n;
@@ -131,7 +207,7 @@ static int add_sample(struct assembly *a, const struct stack_record *r, const ui
 	if (r0 == 0)
 		r0 = add_label(
 			a, &labels[n++], "thread", r->thread_comm, sizeof(r->thread_comm), 0);
-	if (r0 == 0 && a->with_tid)
+	if (r0 == 0 && a->in->with_tid)
 		r0 = add_label(a, &labels[n++], "tid", NULL, 0, r->key.tid);
 	if (r0 < 0)
 		return r0;
@@ -139,9 +215,9 @@ static int add_sample(struct assembly *a, const struct stack_record *r, const ui
 		(const int64_t[]){(int64_t)values[0], (int64_t)values[1]});
 }
 
-static int add_counted(struct assembly *a, const struct stack_record *r,
-	const struct collect_stack *c, struct assemble_totals *totals)
+static int add_counted(struct assembly *a, const struct collect_stack *c)
 {
+	const struct stack_record *r = stacks_find(a->in->records, &c->key);
 	struct stack_record nameless = {.key = c->key};
 	uint64_t values[2] = {c->value.samples, c->value.weight_ns};
 	int error;
@@ -152,7 +228,7 @@ static int add_counted(struct assembly *a, const struct stack_record *r,
 	} else {
 		/* Its time is known, its frames are not: never silent. */
 		r = &nameless;
-		totals->stacks_missing++;
+		a->totals.stacks_missing++;
 		error = add_marker(a, "[stack lost]");
 	}
 	if (error == 0)
@@ -160,32 +236,29 @@ static int add_counted(struct assembly *a, const struct stack_record *r,
 	if (error < 0)
 		return error;
 	fault_drop(a->profile, a->frames, a->frame_count, &values[0], &values[1]);
-	totals->samples += values[0];
-	totals->weight_ns += values[1];
+	a->totals.samples += values[0];
+	a->totals.weight_ns += values[1];
 	return add_sample(a, r, values);
 }
 
-int assemble_profile(struct profile *p, struct symbolizer *symbolizer, const struct stacks *records,
-	const struct collect_stack *counted, size_t count, bool with_tid,
-	struct assemble_totals *ret)
+int assemble_profile(
+	struct profile *p, const struct assemble_input *in, struct assemble_totals *ret)
 {
-	struct assembly a = {.profile = p, .symbolizer = symbolizer, .with_tid = with_tid};
-	struct assemble_totals totals = {0};
+	struct assembly a = {.profile = p, .in = in};
 	int64_t id = profile_sample_type(p, "samples", "count");
 
 	if (id >= 0)
 		id = profile_sample_type(p, "cpu", "nanoseconds");
 	if (id < 0)
 		return (int)id;
-	announce(&a, records, counted, count);
-	for (size_t i = 0; i < count; i++) {
-		int r = add_counted(
-			&a, stacks_find(records, &counted[i].key), &counted[i], &totals);
+	announce(&a);
+	for (size_t i = 0; i < in->count; i++) {
+		int r = add_counted(&a, &in->counted[i]);
 
 		if (r < 0)
 			return r;
 		fault_slow();
 	}
-	*ret = totals;
+	*ret = a.totals;
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "agent/collect.h"
+#include "agent/kernel_names.h"
 #include "agent/stacks.h"
 #include "agent/symbolize.h"
 #include "prof/profile.h"
@@ -17,12 +18,21 @@
 struct assemble_totals {
 	uint64_t samples, weight_ns; /* what is in the profile */
 	uint64_t stacks_missing;     /* keys counted whose stack we could not keep */
+	uint64_t kernel_frames;      /* named by the kernel; the symbolizer counts the others */
+};
+
+struct assemble_input {
+	const struct stacks *records;
+	const struct collect_stack *counted;
+	size_t count;
+	struct symbolizer *symbolizer;
+	struct kernel_names *kernel_names; /* NULL: the symbolizer names kernel frames, too */
+	bool with_tid;
 };
 
 /* p is empty. The totals are of this call. 0 or -errno of the profile. */
-int assemble_profile(struct profile *p, struct symbolizer *symbolizer, const struct stacks *records,
-	const struct collect_stack *counted, size_t count, bool with_tid,
-	struct assemble_totals *ret);
+int assemble_profile(
+	struct profile *p, const struct assemble_input *in, struct assemble_totals *ret);
 
 /* The marker of an incomplete stack, NULL for a complete one. */
 const char *assemble_marker(uint32_t end, uint32_t flags);

@@ -311,6 +311,31 @@ uint64_t collector_cpu_weight(const struct collector *c, size_t cpu)
 	return cpus > 0 && cpu < (size_t)cpus ? counts[cpu].taken.weight_ns : 0;
 }
 
+int collector_cpus(const struct collector *c, struct collect_cpu **ret, size_t *ret_count)
+{
+	_cleanup_(freep) struct cpu_counts *counts = NULL;
+	int cpus = read_counts(c, &counts);
+	struct collect_cpu *list;
+	size_t n = 0;
+
+	if (cpus < 0)
+		return cpus;
+	list = calloc((size_t)cpus, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	for (int i = 0; i < cpus; i++)
+		if (counts[i].last_ns != 0)
+			list[n++] = (struct collect_cpu){
+				.cpu = (uint32_t)i,
+				.samples = counts[i].taken.samples + counts[i].idle.samples +
+					   counts[i].filtered.samples,
+				.gap_max_ns = counts[i].gap_max_ns,
+			};
+	*ret = list;
+	*ret_count = n;
+	return 0;
+}
+
 static void add_count(struct sample_count *to, const struct sample_count *from)
 {
 	to->samples += from->samples;
@@ -379,6 +404,28 @@ void collector_totals(const struct collector *c, struct collect_totals *ret)
 	};
 	for (int i = 0; i < cpus; i++)
 		add_cpu(ret, &counts[i], stop_ns);
+}
+
+int collector_kernel_names(struct collector *c, const uint64_t *addresses, size_t count,
+	char (*texts)[NAME_BATCH_TEXT])
+{
+	struct name_batch *batch = &c->skel->bss->name_batch;
+	LIBBPF_OPTS(bpf_test_run_opts, run);
+	int r;
+
+	if (count > NAME_BATCH_MAX)
+		return -EINVAL;
+	memset(batch, 0, sizeof(*batch));
+	batch->count = (__u32)count;
+	for (size_t i = 0; i < count; i++)
+		batch->addresses[i] = addresses[i];
+	r = bpf_prog_test_run_opts(bpf_program__fd(c->skel->progs.name_addresses), &run);
+	if (r < 0)
+		return r;
+	memcpy(texts, batch->texts, count * sizeof(texts[0]));
+	for (size_t i = 0; i < count; i++)
+		texts[i][NAME_BATCH_TEXT - 1] = '\0';
+	return 0;
 }
 
 static int compare_stacks(const void *a, const void *b)

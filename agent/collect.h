@@ -33,6 +33,12 @@ struct collect_options {
 	void *data;
 };
 
+struct collect_cpu {
+	uint32_t cpu;
+	uint64_t samples; /* all, whatever they hit */
+	uint64_t gap_max_ns;
+};
+
 struct collect_totals {
 	uint64_t window_ns;
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
@@ -88,6 +94,15 @@ int collector_stop(struct collector *c);
 int collector_stacks(const struct collector *c, struct collect_stack **ret, size_t *ret_count);
 int collector_ledger(const struct collector *c, struct collect_thread **ret, size_t *ret_count);
 void collector_totals(const struct collector *c, struct collect_totals *ret);
+/*
+ * Names kernel addresses as the kernel's own "%pS" prints them. texts has count rows of
+ * NAME_BATCH_TEXT bytes, always terminated; a text that filled its row may be cut. count is at most
+ * NAME_BATCH_MAX. Works from new to free. 0, -EINVAL or -errno.
+ */
+int collector_kernel_names(struct collector *c, const uint64_t *addresses, size_t count,
+	char (*texts)[NAME_BATCH_TEXT]);
+/* The sampled CPUs; the array is the caller's to free. 0 or -errno. */
+int collector_cpus(const struct collector *c, struct collect_cpu **ret, size_t *ret_count);
 /* Weight taken on one CPU (seeded fault double_cpu). */
 uint64_t collector_cpu_weight(const struct collector *c, size_t cpu);
 

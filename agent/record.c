@@ -94,6 +94,18 @@ struct recording {
 	bool interrupted;
 };
 
+/* What a window leaves behind for the summary. */
+struct results {
+	struct collect_thread *threads;
+	struct collect_cpu *cpus;
+};
+
+static void results_done(struct results *r)
+{
+	free(r->threads);
+	free(r->cpus);
+}
+
 static void recording_done(struct recording *r)
 {
 	collector_free(r->collector);
@@ -304,27 +316,41 @@ static void double_one_cpu(
 		list[i].value.weight_ns += (uint64_t)((double)list[i].value.weight_ns * more);
 }
 
-/* Counts and ledger out of the kernel, names for the stacks. *ret_threads is s->threads. */
-static int collect_results(struct recording *r, struct summary *s, struct profile *p,
-	struct collect_thread **ret_threads)
+/* Counts and ledger out of the kernel, names for the stacks. s points into *ret. */
+static int collect_results(
+	struct recording *r, struct summary *s, struct profile *p, struct results *ret)
 {
 	_cleanup_(freep) struct collect_stack *list = NULL;
+	_cleanup_(kernel_names_freep) struct kernel_names *names = NULL;
 	size_t n = 0;
 	int e;
 
 	collector_totals(r->collector, &s->totals);
 	e = collector_stacks(r->collector, &list, &n);
 	if (e == 0)
-		e = collector_ledger(r->collector, ret_threads, &s->thread_count);
+		e = collector_ledger(r->collector, &ret->threads, &s->thread_count);
+	if (e == 0)
+		e = collector_cpus(r->collector, &ret->cpus, &s->cpu_count);
 	if (e < 0)
 		return e;
-	s->threads = *ret_threads;
+	s->threads = ret->threads;
+	s->cpus = ret->cpus;
 	double_one_cpu(r, s, list, n);
-	e = assemble_profile(p, r->symbolizer, r->stacks, list, n, r->conf->tid, &s->profile);
-	if (e < 0)
-		return e;
+	e = kernel_names_new(r->collector, &names);
+	if (e == 0)
+		e = assemble_profile(p,
+			&(struct assemble_input){
+				.records = r->stacks,
+				.counted = list,
+				.count = n,
+				.symbolizer = r->symbolizer,
+				.kernel_names = names,
+				.with_tid = r->conf->tid,
+			},
+			&s->profile);
 	s->symbols = symbolizer_stats(r->symbolizer);
-	return 0;
+	s->symbols.kernel_frames += s->profile.kernel_frames;
+	return e;
 }
 
 static int finish_profile(const struct summary *s, struct profile *p)
@@ -375,7 +401,7 @@ static void warn_of_trouble(const struct recording *r, const struct summary *s)
 
 /* One window into p and s; nothing else of it is left afterwards. */
 static int record_window(const struct conf *conf, struct summary *s, struct profile *p,
-	struct collect_thread **ret_threads, bool *ret_interrupted)
+	struct results *ret, bool *ret_interrupted)
 {
 	_cleanup_(recording_done) struct recording r = {.conf = conf};
 	uint64_t cpu_ns = own_cpu_ns(0);
@@ -390,7 +416,7 @@ static int record_window(const struct conf *conf, struct summary *s, struct prof
 	if (e < 0)
 		return e;
 	s->own_cpu_window_ns = own_cpu_ns(symbolizer_helper_pid(r.symbolizer)) - ready_ns;
-	e = collect_results(&r, s, p, ret_threads);
+	e = collect_results(&r, s, p, ret);
 	if (e < 0) {
 		log_error("record", "build the profile", e, "stacks=%zu", stacks_count(r.stacks));
 		return e;
@@ -423,12 +449,12 @@ static int write_summary(const struct conf *conf, const struct summary *s)
 static int one_of(const struct conf *conf, struct summary *s, size_t i, bool *ret_last)
 {
 	_cleanup_(profile_freep) struct profile *p = NULL;
-	_cleanup_(freep) struct collect_thread *threads = NULL;
+	_cleanup_(results_done) struct results results = {0};
 	uint64_t cpu_ns = own_cpu_ns(0);
 	int e = profile_new(PROFILE_BYTES_MAX, &p);
 
 	if (e == 0)
-		e = record_window(conf, s, p, &threads, ret_last);
+		e = record_window(conf, s, p, &results, ret_last);
 	if (e < 0)
 		return e;
 	*ret_last = *ret_last || i + 1 == conf->repeat;

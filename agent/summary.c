@@ -215,6 +215,21 @@ static cJSON *json_own(const struct summary *s)
 	return o;
 }
 
+static cJSON *json_cpus(const struct summary *s)
+{
+	cJSON *a = cJSON_CreateArray();
+
+	for (size_t i = 0; i < s->cpu_count; i++) {
+		cJSON *o = cJSON_CreateObject();
+
+		put(o, "cpu", s->cpus[i].cpu);
+		put(o, "samples", s->cpus[i].samples);
+		put(o, "gap_max_ns", s->cpus[i].gap_max_ns);
+		(void)cJSON_AddItemToArray(a, o); /* NULL is refused */
+	}
+	return a;
+}
+
 static cJSON *json_windows(const struct summary *s)
 {
 	cJSON *a = cJSON_CreateArray();
@@ -266,6 +281,7 @@ static void fill_json(const struct summary *s, cJSON *o)
 	(void)cJSON_AddItemToObject(o, "ledger", json_ledger(s));
 	(void)cJSON_AddItemToObject(o, "symbols", json_symbols(s));
 	(void)cJSON_AddItemToObject(o, "own", json_own(s));
+	(void)cJSON_AddItemToObject(o, "per_cpu", json_cpus(s));
 	(void)cJSON_AddItemToObject(o, "windows", json_windows(s));
 	(void)cJSON_AddStringToObject(o, "profile_sha256", s->profile_sha256);
 }

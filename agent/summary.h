@@ -32,6 +32,8 @@ struct summary {
 	struct symbolizer_stats symbols;
 	const struct collect_thread *threads;
 	size_t thread_count;
+	const struct collect_cpu *cpus;
+	size_t cpu_count;
 	uint64_t own_cpu_start_ns, own_cpu_window_ns, own_cpu_flush_ns, own_rss_peak_bytes;
 	struct summary_window *windows;
 	size_t window_count;

@@ -56,7 +56,14 @@ Test(assemble, a_count_becomes_a_sample_and_a_lost_stack_says_so)
 	cr_assert_eq(profile_new(1 << 20, &p), 0);
 	cr_assert_eq(stacks_new(16, 1 << 20, &records), 0);
 	cr_assert_eq(stacks_add(records, r), 0);
-	cr_assert_eq(assemble_profile(p, symbolizer, records, counted, 2, true, &totals), 0);
+	cr_assert_eq(assemble_profile(p,
+			     &(struct assemble_input){.records = records,
+				     .counted = counted,
+				     .count = 2,
+				     .symbolizer = symbolizer,
+				     .with_tid = true},
+			     &totals),
+		0);
 	cr_assert_eq(totals.samples, 4);
 	cr_assert_eq(totals.weight_ns, 350);
 	cr_assert_eq(totals.stacks_missing, 1);
