@@ -1,34 +1,43 @@
 /*
  * A job is what one run of lab-init does: steps in order, each with or without the agent, each with
- *one workload. flamelab writes it, lab-init reads it (in the VM as PID 1, in host mode as a plain
- *program).
+ * one workload. flamelab writes it, lab-init reads it (in the VM as PID 1, in host mode as a plain
+ * program).
  *
- * The text form, one directive a line, LF, arguments are the rest of the line:
+ * The text form: one directive a line, its argument is the rest of the line, nothing is quoted.
  *
  *	flamelab-job 1
- *	step cpu_split.997.seed3		[a-z0-9._-]{1,80}, unique
- *	agent flame-agent			binary under the payload's bin/; absent: no agent
- *runs agent_arg --frequency			repeated; lab-init adds --ready-fd, --output,
- *--summary agent_env FLAME_FAULT=swap		repeated workload cpu_split
- *binary under the payload's workloads/ workload_arg --rounds			repeated; lab-init
- *adds --truth FILE
- *	workload_env_pad 1000			bytes of an extra environment variable (moves the
- *stack) start_offset_ns 1700000			sleep between the agent's ready byte and the
- *workload memory_max 104857600			memory.max of the agent's cgroup; 0: none bpf_stats
- *1				kernel.bpf_stats_enabled during the step timeout_ms 120000
- *guest time for the whole step end
+ *	step cpu_split.997.seed3	[a-z0-9._-]{1,80}, unique
+ *	agent flame-agent		program in the payload; absent: the step runs no agent
+ *	agent_arg record		repeated, in order; lab-init adds --ready-fd, --output
+ *					and --summary behind them
+ *	agent_env FLAME_FAULT=swap	repeated
+ *	workload cpu_split		program in the payload's workloads/
+ *	workload_arg --rounds		repeated, in order; lab-init adds --truth FILE
+ *	workload_env_pad 1000		bytes of one more environment variable, at most 100000:
+ *					moves the stack
+ *	start_offset_ns 1700000		from the agent's ready byte to the workload's start
+ *	memory_max 104857600		of the agent's cgroup; 0: none
+ *	bpf_stats 1			kernel.bpf_stats_enabled during the step
+ *	timeout_ms 120000		guest time for the whole step
+ *	end
  *
  * Per step lab-init writes into the result, under STEP/:
  *	profile.pb.gz  agent.json (the agent's --summary)  agent.log
  *	truth.json (the workload's)  workload.log
- *	meters.json    { "schema":"flamelab-meters/1", "agent_exit":0, "workload_exit":0, (or
- *"signal N" text) "agent_cpu_start_ns":, "agent_cpu_window_ns":, "agent_cpu_flush_ns": (cgroup
- *cpu.stat: until ready; ready to stop request; stop request to exit), "window_wall_ns":,
- *	                 "workload_wall_ns":, "workload_cpu_ns":, "memory_peak_bytes": (10 Hz
- *maximum of memory.stat anon+kernel+percpu+vmalloc — kernel includes percpu and vmalloc where the
- *kernel says so, never counted twice), "memory_samples":, "oom_kills":, "bpf_run_ns":,
- *"bpf_run_count":, "timed_out":false } and at the end of all "done" with the text "ok\n"; without
- *it the run counts as crashed.
+ *	meters.json, with "schema": "flamelab-meters/1" and
+ *		agent_exit, workload_exit	a number, "signal N", or null when it never ran
+ *		agent_cpu_start_ns		the agent's CPU time until its ready byte,
+ *		agent_cpu_window_ns		from there to the request to stop,
+ *		agent_cpu_flush_ns		and from there to its exit
+ *		cpu_source			"cgroup" (cpu.stat) or "process" (no cgroup2 here)
+ *		window_wall_ns, workload_wall_ns, workload_cpu_ns
+ *		memory_peak_bytes		10 Hz maximum of memory.stat anon + kernel; where
+ *						the kernel has no "kernel", of its parts
+ *		memory_samples, memory_source	"cgroup" or "rss_anon" (no memory controller here)
+ *		memory_limited			whether memory_max took effect
+ *		oom_kills, bpf_run_ns, bpf_run_count
+ *		timed_out			the step's timeout ended it
+ * and after the last step "done" with the text "ok\n"; without it the run counts as crashed.
  */
 #ifndef LAB_JOB_H
 #define LAB_JOB_H
