@@ -60,7 +60,7 @@ void judge_leak(struct gate *g, const struct evidence *e, size_t count);
 void judge_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain);
 /* e holds count steps of the first run, then the same steps of each further run. */
 void judge_same_twice(struct gate *g, const struct evidence *e, size_t count, size_t runs);
-/* The figure that baselines hold: agent CPU in window and flush, ns. False: not measured. */
+/* What baselines and A/B hold: all of the agent's CPU, start-up too, ns. False: not measured. */
 bool judge_cost_ns(const struct evidence *e, double *ret);
 
 /*

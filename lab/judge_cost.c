@@ -21,7 +21,8 @@ bool judge_cost_ns(const struct evidence *e, double *ret)
 {
 	if (!e->has_meters || e->meters.timed_out)
 		return false;
-	*ret = (double)(e->meters.agent_window_ns + e->meters.agent_flush_ns);
+	*ret = (double)(e->meters.agent_start_ns + e->meters.agent_window_ns +
+			e->meters.agent_flush_ns);
 	return *ret > 0;
 }
 
@@ -36,8 +37,8 @@ void judge_overhead(struct gate *g, const struct evidence *bare, const struct ev
 		return;
 	wall = (double)with->meters.window_wall_ns;
 	plain = (double)bare->meters.workload_cpu_ns;
-	if (!judge_cost_ns(with, &agent) || wall <= 0 || plain <= 0 ||
-		limited->meters.window_wall_ns == 0) {
+	agent = (double)(with->meters.agent_window_ns + with->meters.agent_flush_ns);
+	if (agent <= 0 || wall <= 0 || plain <= 0 || limited->meters.window_wall_ns == 0) {
 		gate_unmeasured(g, "%s: agent, window or workload was not metered", with->step);
 		return;
 	}

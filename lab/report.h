@@ -29,6 +29,11 @@ int report_write_all(const struct campaign *c, const char **which);
 
 /* For tests and report_junit: text that XML 1.0 can hold, escaped, at most size_max bytes. */
 int report_xml(struct buf *out, const char *text, size_t size_max);
+/*
+ * What stands in the verdict column's text: the worst check, but for a gate that passed in a mode
+ * whose clocks are not exact only that it held, so that two runs print the same.
+ */
+const char *report_gate_text(const struct campaign_item *it, const struct gate *g, char ret[320]);
 /* "[variant] " or "" in front of a gate's text. */
 const char *report_variant(const struct gate *g, char ret[64]);
 /* "7.5 ms", "1.234 %" of a check's number. */

@@ -33,6 +33,14 @@ const char *report_number(const char *unit, double v, char ret[48])
 	return ret;
 }
 
+const char *report_gate_text(const struct campaign_item *it, const struct gate *g, char ret[320])
+{
+	if (it->plan.mode == VM_EXACT || g->status != GATE_PASS)
+		return g->text;
+	(void)snprintf(ret, 320, "%zu checks hold (figures in report.html)", g->check_count);
+	return ret;
+}
+
 int report_last_line(const struct policy_counts *n, struct buf *out)
 {
 	return buf_printf(out, "%zu passed, %zu failed, %zu skipped\n", n->passed, n->failed,
@@ -58,13 +66,13 @@ static void report_text_item(const struct campaign_item *it, bool color, struct 
 	}
 	for (size_t k = 0; k < it->gates.count; k++) {
 		const struct gate *g = &it->gates.items[k];
-		char variant[64];
+		char variant[64], text[320];
 
 		(void)report_variant(g, variant); /* before it is used twice below */
 		(void)buf_printf(out, "%-12s %-16s %s%-11s%s %s%s%s\n", s->name,
 			gate_kind_name(g->kind), report_color(g->status, color),
 			gate_status_name(g->status), color ? "\033[0m" : "", variant,
-			variant[0] ? " " : "", g->text);
+			variant[0] ? " " : "", report_gate_text(it, g, text));
 	}
 }
 
@@ -116,7 +124,7 @@ int report_markdown(const struct campaign *c, struct buf *out)
 		for (size_t k = 0; k < c->items[i].gates.count; k++) {
 			const struct gate *g = &c->items[i].gates.items[k];
 			const char *mark = g->status == GATE_FAIL ? "**" : "";
-			char variant[64];
+			char variant[64], text[320];
 
 			if (out->size > REPORT_MARKDOWN_MAX)
 				return buf_append_str(out, "\n(cut)\n");
@@ -127,7 +135,7 @@ int report_markdown(const struct campaign *c, struct buf *out)
 			report_cell(out, gate_kind_name(g->kind));
 			(void)buf_printf(
 				out, " | %s%s%s | ", mark, gate_status_name(g->status), mark);
-			report_cell(out, g->text);
+			report_cell(out, report_gate_text(&c->items[i], g, text));
 			(void)buf_append_str(out, " |\n");
 		}
 	return buf_error(out);
