@@ -87,6 +87,7 @@ static int load(struct collector *c)
 	c->skel->rodata->stacks_max = o->stacks_max;
 	c->skel->rodata->filter_tgids = o->tgid_count > 0;
 	c->skel->rodata->key_tids = o->key_tids;
+	c->skel->rodata->period_max_ns = events_period_ns(c->events) * 5 / 4;
 	r = bpf_map__set_max_entries(c->skel->maps.stacks, o->stacks_max);
 	if (r == 0)
 		r = bpf_map__set_max_entries(c->skel->maps.ledger, o->ledger_max);
@@ -342,9 +343,26 @@ static void add_count(struct sample_count *to, const struct sample_count *from)
 	to->weight_ns += from->weight_ns;
 }
 
-static void add_cpu(struct collect_totals *t, const struct cpu_counts *n, uint64_t stop_ns)
+/* What no sample stands for at the end of the window, without what is known to be idle. */
+static uint64_t tail_ns(
+	struct cpu_counts *n, uint64_t start_ns, uint64_t stop_ns, uint64_t silent_max)
 {
-	uint64_t tail_us = n->last_ns ? (stop_ns - n->last_ns) / 1000 : 0;
+	uint64_t last_ns = MAX(n->last_ns, start_ns);
+	uint64_t idle_ns;
+
+	if (n->idle_since_ns == 0)
+		return stop_ns - MIN(last_ns, stop_ns);
+	idle_ns = stop_ns - MIN(MAX(n->idle_since_ns, last_ns), stop_ns);
+	if (idle_ns > silent_max) {
+		n->idle.weight_ns += idle_ns;
+		n->idle_withheld_ns += idle_ns;
+	}
+	return n->idle_since_ns > last_ns ? n->idle_since_ns - last_ns : 0;
+}
+
+static void add_cpu(struct collect_totals *t, struct cpu_counts *n, uint64_t stop_ns)
+{
+	uint64_t tail_us = tail_ns(n, t->start_ns, stop_ns, t->period_ns * 5 / 2) / 1000;
 
 	add_count(&t->taken, &n->taken);
 	add_count(&t->idle, &n->idle);
@@ -355,6 +373,7 @@ static void add_cpu(struct collect_totals *t, const struct cpu_counts *n, uint64
 		t->ends[i] += n->ends[i];
 	t->taken_sq += n->taken_sq;
 	t->tail_sq += tail_us * tail_us;
+	t->idle_withheld_ns += n->idle_withheld_ns;
 	t->switches += n->switches;
 	t->ledger_lost += n->ledger_lost;
 	t->switches_missed += n->switches_missed;
@@ -402,8 +421,10 @@ void collector_totals(const struct collector *c, struct collect_totals *ret)
 		.bpf_run_count = c->run_count,
 		.run_misses = c->run_misses,
 	};
+	/* A possible CPU that was never online has neither samples nor switches. */
 	for (int i = 0; i < cpus; i++)
-		add_cpu(ret, &counts[i], stop_ns);
+		if (counts[i].last_ns != 0 || counts[i].switches != 0)
+			add_cpu(ret, &counts[i], stop_ns);
 }
 
 int collector_kernel_names(struct collector *c, const uint64_t *addresses, size_t count,
@@ -480,18 +501,31 @@ int collector_stacks(const struct collector *c, struct collect_stack **ret, size
 	return 0;
 }
 
-/* The thread's wait in run queues, 0 when it is gone. */
-static uint64_t run_delay_of(const struct collect_thread *t)
+/* The thread's time on CPU and in run queues, 0 when it is gone. */
+static void read_schedstat(const struct collect_thread *t, uint64_t *exec_ns, uint64_t *delay_ns)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(256);
 	char path[64];
 	char *end;
 
+	*exec_ns = 0;
+	*delay_ns = 0;
 	(void)snprintf(path, sizeof(path), "/proc/%u/task/%u/schedstat", t->value.tgid, t->key.tid);
 	if (file_read(path, &b) < 0)
-		return 0;
-	(void)strtoull(buf_str(&b), &end, 10); /* time on CPU */
-	return strtoull(end, NULL, 10);
+		return;
+	*exec_ns = strtoull(buf_str(&b), &end, 10);
+	*delay_ns = strtoull(end, NULL, 10);
+}
+
+static void close_thread(struct collect_thread *t, uint64_t start_ns, uint64_t stop_ns)
+{
+	uint64_t exec_ns = 0;
+	uint64_t delay_ns = 0;
+
+	if (t->value.state & (LEDGER_ON_CPU | LEDGER_STATE_UNKNOWN))
+		read_schedstat(t, &exec_ns, &delay_ns);
+	ledger_catch_up(&t->value, start_ns, stop_ns, exec_ns);
+	ledger_close(&t->value, start_ns, stop_ns, delay_ns);
 }
 
 int collector_ledger(const struct collector *c, struct collect_thread **ret, size_t *ret_count)
@@ -513,8 +547,7 @@ int collector_ledger(const struct collector *c, struct collect_thread **ret, siz
 
 		if (r < 0)
 			return r;
-		ledger_close(&t->value, start_ns, stop_ns,
-			t->value.state & LEDGER_ON_CPU ? run_delay_of(t) : 0);
+		close_thread(t, start_ns, stop_ns);
 		last = &t->key;
 		n++;
 	}

@@ -48,6 +48,20 @@ void ledger_close(
 	v->since_ns = stop_ns;
 }
 
+void ledger_catch_up(struct ledger_value *v, uint64_t start_ns, uint64_t stop_ns, uint64_t exec_ns)
+{
+	uint64_t since_ns = MAX(v->since_ns, start_ns);
+	uint64_t ran_ns;
+
+	if (v->state != LEDGER_STATE_UNKNOWN || exec_ns <= v->exec_last_ns || since_ns >= stop_ns)
+		return;
+	ran_ns = MIN(exec_ns - v->exec_last_ns, stop_ns - since_ns);
+	v->cpu_ns += ran_ns;
+	v->exec_ns += ran_ns;
+	v->exec_last_ns = exec_ns;
+	v->since_ns = since_ns + ran_ns;
+}
+
 int ledger_was_active(const struct ledger_value *v)
 {
 	return v->cpu_ns != 0 || v->switches_voluntary + v->switches_involuntary != 0 ||

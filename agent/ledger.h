@@ -38,6 +38,12 @@ struct ledger_window {
 void ledger_close(
 	struct ledger_value *v, uint64_t start_ns, uint64_t stop_ns, uint64_t run_delay_ns);
 
+/*
+ * Before ledger_close: a thread whose last switch-out nobody saw ran for what the scheduler says it
+ * has run since, exec_ns being its whole run time as read after stop_ns. Others are left alone.
+ */
+void ledger_catch_up(struct ledger_value *v, uint64_t start_ns, uint64_t stop_ns, uint64_t exec_ns);
+
 /* True if v ran or was switched in the window; others only slept through it. */
 int ledger_was_active(const struct ledger_value *v);
 

@@ -34,15 +34,28 @@ const char *summary_loss_name(enum sample_loss loss)
 	return loss_names[loss];
 }
 
+static uint64_t all_samples(const struct collect_totals *t)
+{
+	return t->taken.samples + t->idle.samples + t->filtered.samples;
+}
+
+/* CPU time in which samples were taken. */
+static uint64_t sampled_time_ns(const struct collect_totals *t)
+{
+	uint64_t all_ns = t->window_ns * t->cpus;
+
+	return all_ns - MIN(t->idle_withheld_ns, all_ns);
+}
+
 static struct ledger_window window_of(const struct summary *s)
 {
 	const struct collect_totals *t = &s->totals;
-	uint64_t samples = t->taken.samples + t->idle.samples + t->filtered.samples;
+	uint64_t samples = all_samples(t);
 
 	return (struct ledger_window){
 		.window_ns = t->window_ns,
 		.cpus = t->cpus,
-		.period_ns = samples ? t->window_ns * t->cpus / samples : t->window_ns,
+		.period_ns = samples ? sampled_time_ns(t) / samples : t->window_ns,
 		.tail_sq = t->tail_sq,
 	};
 }
@@ -51,7 +64,7 @@ void summary_judge(struct summary *s)
 {
 	const struct collect_totals *t = &s->totals;
 	struct ledger_window w = window_of(s);
-	uint64_t samples = t->taken.samples + t->idle.samples + t->filtered.samples;
+	double seconds = (double)sampled_time_ns(t) / 1e9;
 	double d;
 
 	s->ledger_cpu_ns = 0;
@@ -60,10 +73,7 @@ void summary_judge(struct summary *s)
 		s->ledger_cpu_ns += s->threads[i].value.cpu_ns;
 		s->ledger_exec_ns += s->threads[i].value.exec_ns;
 	}
-	s->frequency_real_hz =
-		t->window_ns && t->cpus
-			? (double)samples * 1e9 / ((double)t->window_ns * (double)t->cpus)
-			: 0;
+	s->frequency_real_hz = seconds > 0 ? (double)all_samples(t) / seconds : 0;
 	s->sigma_ns = ledger_sigma_ns(&w, s->ledger_cpu_ns, t->taken_sq);
 	d = ledger_deviation(s->profile.weight_ns, s->ledger_cpu_ns, s->sigma_ns);
 	s->deviation_sigmas = MAX(MIN(d, DEVIATION_MAX), -DEVIATION_MAX);
@@ -265,6 +275,7 @@ static void fill_json(const struct summary *s, cJSON *o)
 	put(o, "samples_filtered", t->filtered.samples);
 	put(o, "weight_ns", s->profile.weight_ns);
 	put(o, "weight_idle_ns", t->idle.weight_ns);
+	put(o, "idle_withheld_ns", t->idle_withheld_ns);
 	put(o, "weight_filtered_ns", t->filtered.weight_ns);
 	put(o, "sigma_ns", (uint64_t)s->sigma_ns);
 	put(o, "ledger_cpu_ns", s->ledger_cpu_ns);

@@ -10,6 +10,9 @@
  * start_ns. Idle samples move that time too, and count as idle. So on each CPU
  *	taken + idle + filtered = last_ns - start_ns
  * and the window's rest, stop_ns - last_ns, is less than one period; it is nobody's weight.
+ * Some kernels take no samples on an idle CPU (measured on a 6.18 guest: an hrtimer came 860 ms
+ * late, when the CPU woke). The first sample afterwards must not have all that time: on_switch, which
+ * sees the idle task leave, gives a silence of more than two periods to idle and moves last_ns by it.
  *
  * THE LEDGER. One entry a thread, two lookups a switch. cpu_ns comes from our own stamps:
  *	switch-in sets since_ns, switch-out adds now - since_ns.
@@ -59,6 +62,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set before loading. */
 const volatile __u32 stacks_max = 16384; /* as the map's max_entries */
+const volatile __u64 period_max_ns;
 const volatile bool filter_tgids;
 const volatile bool key_tids;
 
@@ -597,6 +601,28 @@ static __always_inline void enter(struct task_struct *t, const struct ledger_key
 	l->state |= LEDGER_ON_CPU;
 }
 
+/* The idle task leaves this CPU. */
+static __always_inline void end_idle(struct cpu_counts *c, __u64 now)
+{
+	__u64 since = c->idle_since_ns;
+	__u64 start = start_ns;
+	__u64 silent_ns;
+
+	c->idle_since_ns = 0;
+	if (!in_window(now))
+		return;
+	if (since < start)
+		since = start;
+	if (since < c->last_ns)
+		since = c->last_ns;
+	silent_ns = now - since;
+	if (silent_ns <= 2 * period_max_ns)
+		return;
+	c->last_ns = (c->last_ns ? c->last_ns : start) + silent_ns;
+	c->idle_withheld_ns += silent_ns;
+	c->idle.weight_ns += silent_ns;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	unsigned int prev_state)
@@ -630,6 +656,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			prev_state);
 	if (next->pid != 0 && wants_tgid(next->tgid))
 		enter(next, &to, now);
+	if (prev->pid == 0)
+		end_idle(c, now);
+	if (next->pid == 0)
+		c->idle_since_ns = now;
 	return 0;
 }
 

@@ -110,9 +110,11 @@ struct sample_count {
 
 /* One per CPU. Only that CPU's sampling program writes it, except ledger_full. */
 struct cpu_counts {
-	__u64 last_ns;    /* time of this CPU's last sample; 0: none yet */
-	__u64 gap_max_ns; /* the largest weight: much above the period means it was held back */
-	__u32 in_use;     /* the scratch is; a second entry counts as nested */
+	__u64 last_ns;       /* time of this CPU's last sample; 0: none yet */
+	__u64 gap_max_ns;    /* the largest weight: much above the period means it was held back */
+	__u64 idle_since_ns; /* 0: not idle, or not seen to become so */
+	__u64 idle_withheld_ns; /* idle time in which the kernel took no samples */
+	__u32 in_use;           /* the scratch is; a second entry counts as nested */
 	__u32 pad;
 	struct sample_count taken;    /* in the profile */
 	struct sample_count idle;     /* hit the idle task */
@@ -144,7 +146,7 @@ _Static_assert(sizeof(struct stack_value) == 24, "stack_value is shared with BPF
 _Static_assert(
 	sizeof(struct stack_record) == 32 + 16 + 16 + 8 + 16, "stack_record is shared with BPF");
 _Static_assert(
-	sizeof(struct cpu_counts) == 24 + 48 + 8 + 40 + 80 + 24, "cpu_counts is shared with BPF");
+	sizeof(struct cpu_counts) == 40 + 48 + 8 + 40 + 80 + 24, "cpu_counts is shared with BPF");
 _Static_assert(sizeof(struct name_batch) == 64 * (8 + 128) + 8, "name_batch is shared with BPF");
 _Static_assert(sizeof(struct ledger_key) == 16, "ledger_key is shared with BPF");
 _Static_assert(sizeof(struct ledger_value) == 144, "ledger_value is shared with BPF");

@@ -98,6 +98,33 @@ Test(ledger, run_delay_beyond_the_wait_is_cut_and_unknown_is_blocked)
 	cr_assert_eq(none.blocked_d_ns, 300);
 }
 
+Test(ledger, a_missed_stint_is_taken_from_the_scheduler)
+{
+	struct ledger_value v = {
+		.state = LEDGER_STATE_UNKNOWN, .since_ns = 50, .exec_last_ns = 1000, .cpu_ns = 7};
+	struct ledger_value known = {.state = S, .since_ns = 50, .exec_last_ns = 1000};
+
+	ledger_catch_up(&v, 100, 1000, 1200);
+	cr_assert_eq(v.cpu_ns, 207);
+	cr_assert_eq(v.exec_ns, 200);
+	ledger_close(&v, 100, 1000, 0);
+	cr_assert_eq(v.blocked_other_ns, 700);
+	ledger_catch_up(&known, 100, 1000, 1200);
+	cr_assert_eq(known.cpu_ns, 0);
+}
+
+Test(ledger, a_missed_stint_is_cut_to_the_window)
+{
+	struct ledger_value v = {.state = LEDGER_STATE_UNKNOWN, .since_ns = 50};
+
+	ledger_catch_up(&v, 100, 1000, 0);
+	cr_assert_eq(v.cpu_ns, 0, "a thread that is gone");
+	ledger_catch_up(&v, 100, 1000, 50000);
+	cr_assert_eq(v.cpu_ns, 900);
+	ledger_catch_up(&v, 100, 1000, 60000);
+	cr_assert_eq(v.cpu_ns, 900);
+}
+
 Test(ledger, a_sleeper_is_not_active_and_a_runner_is)
 {
 	struct ledger_value sleeper = {.state = S, .blocked_s_ns = 9};
