@@ -42,7 +42,8 @@ ALL_CFLAGS = -std=gnu17 $(CFLAGS) -fno-omit-frame-pointer $(WARN) $(if $(SAN),-f
 LDFLAGS  ?= -Wl,--as-needed -Wl,-z,relro,-z,now
 LIBS_BASE  := -lxxhash -lgnutls
 LIBS_PROF  := $(LIBS_BASE) -lz -lm
-LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -lcjson -lseccomp -lcap -l:libstdc++.a
+LIBS_AGENT := $(LIBS_PROF) -lcurl -lbpf -ldw -lelf -lcjson -lseccomp -lcap -l:libstdc++.a
+LIBS_BACKEND := $(LIBS_PROF) -lmicrohttpd -lsqlite3 -lcjson -lpthread
 LIBS_LAB   := $(LIBS_PROF) -lcjson
 
 srcs      = $(sort $(wildcard $(addsuffix /*.c,$(1))))
@@ -51,6 +52,7 @@ san       = $(patsubst %.c,$(B)/san/%.o,$(1))
 BASE_SRC := $(call srcs,lib/base)
 PROF_SRC := $(call srcs,lib/prof)
 AGENT_SRC := $(filter-out agent/main.c agent/fault_none.c agent/fault_seeded.c,$(call srcs,agent))
+BACKEND_SRC := $(filter-out backend/main.c,$(call srcs,backend))
 LAB_SRC  := $(filter-out lab/main.c,$(call srcs,lab))
 GUEST_SRC := $(call srcs,lab/guest)
 BPF_SRC  := $(wildcard agent/bpf/*.bpf.c)
@@ -58,9 +60,9 @@ SKELS    := $(patsubst agent/bpf/%.bpf.c,$(B)/gen/agent/bpf/%.skel.h,$(BPF_SRC))
 FUZZ_SRC := $(call srcs,tests/fuzz)
 FUZZERS  := $(filter %_fuzz.c,$(FUZZ_SRC))
 UNIT_LAYERS := $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/.))))
-UNIT_LAYERS := $(foreach l,base prof agent lab,$(if $(wildcard tests/unit/$(l)/*_test.c),$(l)))
+UNIT_LAYERS := $(foreach l,base prof agent backend lab,$(if $(wildcard tests/unit/$(l)/*_test.c),$(l)))
 
-PROGRAMS := $(B)/flame-agent $(B)/flamelab $(B)/flame-agent-faulty $(B)/lab-init
+PROGRAMS := $(B)/flame-agent $(if $(wildcard backend/main.c),$(B)/flame-backend) $(B)/flamelab $(B)/flame-agent-faulty $(B)/lab-init
 WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp))
 
 .PHONY: all
@@ -113,7 +115,7 @@ $(B)/gen/agent/bpf/%.skel.h: $(B)/obj/agent/bpf/%.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf >$@
 
 $(call obj,$(AGENT_SRC) agent/main.c) $(call san,$(AGENT_SRC)): | $(SKELS)
-$(call obj,agent/main.c lab/main.c): $(B)/gen/version.h
+$(call obj,agent/main.c lab/main.c backend/main.c): $(B)/gen/version.h
 
 ##
 ## --- programs --------------------------------------------------------------------------------------
@@ -125,6 +127,9 @@ $(B)/flame-agent: $(call obj,agent/main.c agent/fault_none.c $(AGENT_SRC) $(PROF
 $(B)/flame-agent-faulty: $(call obj,agent/main.c agent/fault_seeded.c $(AGENT_SRC) $(PROF_SRC) $(BASE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
+$(B)/flame-backend: $(call obj,backend/main.c $(BACKEND_SRC) $(PROF_SRC) $(BASE_SRC))
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_BACKEND)
 $(B)/flamelab: $(call obj,lab/main.c $(LAB_SRC) $(PROF_SRC) $(BASE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_LAB)
@@ -156,10 +161,12 @@ check-fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/san/tests/%)
 LINK_base  := $(BASE_SRC)
 LINK_prof  := $(PROF_SRC) $(BASE_SRC)
 LINK_agent := $(AGENT_SRC) agent/fault_none.c $(PROF_SRC) $(BASE_SRC)
+LINK_backend := $(BACKEND_SRC) $(PROF_SRC) $(BASE_SRC)
 LINK_lab   := $(LAB_SRC) $(PROF_SRC) $(BASE_SRC)
 LIBS_base  := $(LIBS_BASE)
 LIBS_prof  := $(LIBS_PROF)
 LIBS_agent := $(LIBS_AGENT)
+LIBS_backend := $(LIBS_BACKEND)
 LIBS_lab   := $(LIBS_LAB)
 
 define unit_layer
@@ -197,7 +204,8 @@ fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/fuzz/%) ## run every fuzz target for FUZZ_SE
 	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 $(B)/fuzz/corpus-$$n tests/fuzz/corpus/$$n || exit 1; done
 
 .PHONY: lint format
-TIDY_SRC := $(BASE_SRC) $(PROF_SRC) $(AGENT_SRC) $(LAB_SRC) $(GUEST_SRC) agent/main.c agent/fault_seeded.c lab/main.c
+TIDY_SRC := $(BASE_SRC) $(PROF_SRC) $(AGENT_SRC) $(BACKEND_SRC) $(LAB_SRC) $(GUEST_SRC) agent/main.c agent/fault_seeded.c \
+	    lab/main.c $(wildcard backend/main.c)
 lint: $(B)/deps/check $(TIDY_SRC:%.c=$(B)/lint/%.ok) ## format, layers, sizes, cppcheck, clang-tidy
 	@tools/lint.sh $(B)
 # The object stands for the file and all its headers, so only what changed is read again.

@@ -28,6 +28,7 @@ check_layer() {
 check_layer lib/base 'base/'
 check_layer lib/prof 'base/|prof/'
 check_layer agent 'base/|prof/|agent/|version\.h|vmlinux\.h'
+check_layer backend 'base/|prof/|backend/|version\.h'
 check_layer lab 'base/|prof/|lab/|version\.h'
 check_layer workloads '(args|burn|truth)\.hpp'
 while IFS= read -r line; do finding "$line (rule 8)"; done < <(
@@ -61,7 +62,7 @@ while IFS= read -r line; do finding "$line: unfinished"; done < <(
 # headers compile alone (git's rule)
 for f in "${c_files[@]}"; do
 	case $f in
-	lib/*.h | agent/*.h | lab/*.h)
+	lib/*.h | agent/*.h | backend/*.h | lab/*.h)
 		case $f in agent/bpf/*) [ "$f" = agent/bpf/sample.h ] || continue ;; esac
 		gcc -std=gnu17 -D_GNU_SOURCE -Ilib -I. -fsyntax-only -x c "$f" 2>/dev/null ||
 			finding "$f:1: does not compile alone"
@@ -82,7 +83,7 @@ if command -v cppcheck >/dev/null; then
 	while IFS= read -r line; do finding "$line"; done < <(
 		cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr -j 2 \
 			--suppressions-list=tools/cppcheck.txt --template='{file}:{line}: {severity}: {message} [{id}]' \
-			-Ilib -I. lib agent lab -i agent/bpf 2>&1 | grep -E ': (error|warning|performance|portability):' || true)
+			-Ilib -I. lib agent backend lab -i agent/bpf 2>&1 | grep -E ': (error|warning|performance|portability):' || true)
 fi
 if [ "$found" -gt 0 ]; then
 	echo "lint: $found findings" >&2

@@ -1,0 +1,56 @@
+/*
+ * Who may do what and who does what: tokens, hosts and their heartbeats, profiling requests and the
+ * commands they become. Kept in catalog.db in tables of its own, one writer at a time (a mutex and one
+ * connection; WAL, busy timeout), readers on the same connection: the rates are small.
+ *
+ * A request names services, hosts or a label match and becomes one command per host. States:
+ *	pending -> sent (leased to a host by a heartbeat) -> running -> done | failed
+ *	                     ^ lease over without ack: pending again          expired (deadline passed), cancelled
+ * Commands are idempotent by id; the agent's acknowledgements move the state, never the sending.
+ *
+ * Heartbeat, POST /api/v1/heartbeat, JSON:
+ *	{ "schema":"flame-heartbeat/1", "host":"h1", "instance":"UUID of the installation", "boot_id":"..",
+ *	  "agent_version":"..", "kernel":"..", "arch":"x86_64", "cpus":2, "time_unix_ms":0,
+ *	  "state":"dormant|profiling|error", "state_text":"", "can":{"cpu":"ok","wall":"reason why not"},
+ *	  "own":{"cpu_ns":0,"rss_bytes":0,"kernel_bytes":0,"uptime_ns":0},
+ *	  "losses":{"samples":0,"windows_dropped":0}, "spool":{"windows":0,"bytes":0},
+ *	  "acks":[{"id":"..","state":"running|done|failed|cancelled","text":""}] }
+ * Answer:
+ *	{ "schema":"flame-heartbeat-reply/1", "time_unix_ms":0, "interval_s":30, "wanted_version":"",
+ *	  "commands":[{"id":"..","kind":"start|stop","view":"cpu","frequency_hz":99,"duration_s":60,
+ *	               "pids":[],"comms":[],"cgroups":[],"deadline_unix_ms":0}] }
+ * duration_s 0 is continuous, until a stop command with the same "target":"ID of the start command".
+ */
+#ifndef BACKEND_CONTROL_H
+#define BACKEND_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/http.h"
+#include "base/buf.h"
+
+struct control;
+
+int control_open(const char *catalog_path, struct control **ret);
+void control_close(struct control *c);
+
+/* Prints the new token once into ret (base64url of 32 random bytes); only its SHA-256 is kept. */
+int control_token_create(
+	struct control *c, enum http_scope scope, const char *name, struct buf *ret);
+int control_token_revoke(struct control *c, const char *name);
+bool control_token_allows(struct control *c, const char *token, enum http_scope scope);
+bool control_has_tokens(struct control *c);
+
+/* JSON in, JSON out. 0; -EINVAL with a one-line reason in why (the peer's fault); -ENOENT; -errno. */
+int control_heartbeat(struct control *c, const void *json, size_t size, int64_t now_unix_ns,
+	struct buf *out, struct buf *why);
+int control_request_create(struct control *c, const void *json, size_t size, int64_t now_unix_ns,
+	struct buf *out, struct buf *why);
+int control_request_list(struct control *c, int64_t now_unix_ns, struct buf *out);
+int control_request_get(struct control *c, const char *id, int64_t now_unix_ns, struct buf *out);
+int control_request_cancel(struct control *c, const char *id, int64_t now_unix_ns, struct buf *out);
+/* [{host, instance, agent_version, kernel, arch, cpus, state, own, losses, skew_ms, last_heartbeat_unix_ms}] */
+int control_hosts(struct control *c, int64_t now_unix_ns, struct buf *out);
+
+#endif
