@@ -98,16 +98,17 @@ static int judge_compare_double(const void *a, const void *b)
 /* Median of all pairwise slopes (Theil 1950, Sen 1968): single jumps do not tilt it. */
 static bool judge_slope(const uint64_t *v, size_t n, double *ret)
 {
-	_cleanup_(freep) double *slopes = calloc(n * n + 1, sizeof(*slopes));
+	double *slopes = n < 2 ? NULL : calloc(n * n, sizeof(*slopes));
 	size_t count = 0;
 
-	if (!slopes || n < 2)
+	if (!slopes)
 		return false;
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = i + 1; k < n; k++)
 			slopes[count++] = ((double)v[k] - (double)v[i]) / (double)(k - i);
 	qsort(slopes, count, sizeof(*slopes), judge_compare_double);
 	*ret = slopes[count / 2];
+	free(slopes);
 	return true;
 }
 

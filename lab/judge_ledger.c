@@ -37,10 +37,10 @@ static bool judge_has(struct gate *g, const struct evidence *e, bool truth)
 	return true;
 }
 
-/* The worker whose ledger is furthest above its own account; NULL: none is above. */
-static const struct truth_thread *judge_ledger_last(const struct evidence *e)
+/* The worker whose ledger is furthest above its own account, by tid; 0: none is above. */
+static uint32_t judge_ledger_last(const struct evidence *e)
 {
-	const struct truth_thread *last = NULL;
+	uint32_t last = 0;
 	int64_t most = 0;
 
 	for (size_t i = 0; i < e->truth.thread_count; i++) {
@@ -51,7 +51,7 @@ static const struct truth_thread *judge_ledger_last(const struct evidence *e)
 		if (!row || t->tid == e->truth.pid || row->cpu_ns - (int64_t)t->cpu_ns <= most)
 			continue;
 		most = row->cpu_ns - (int64_t)t->cpu_ns;
-		last = t;
+		last = t->tid;
 	}
 	return last;
 }
@@ -85,18 +85,20 @@ static void judge_ledger_thread(
 void judge_ledger(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		const struct truth_thread *last;
+		uint32_t last;
 		double total;
 
 		if (!judge_has(g, &e[i], true))
 			continue;
-		last = e[i].truth.thread_count > 1 ? judge_ledger_last(&e[i]) : NULL;
+		last = judge_ledger_last(&e[i]);
 		if (e[i].truth.thread_count == 0)
 			gate_unmeasured(g, "%s: truth has no threads", e[i].step);
-		for (size_t k = 0; k < e[i].truth.thread_count; k++)
-			judge_ledger_thread(g, &e[i], &e[i].truth.threads[k],
-				&e[i].truth.threads[k] == last ||
-					e[i].truth.threads[k].tid == e[i].truth.pid);
+		for (size_t k = 0; k < e[i].truth.thread_count; k++) {
+			const struct truth_thread *t = &e[i].truth.threads[k];
+
+			judge_ledger_thread(
+				g, &e[i], t, t->tid == last || t->tid == e[i].truth.pid);
+		}
 		/* The whole process, exit included, as the kernel's cgroup account saw it. */
 		if (!e[i].has_meters || e[i].meters.workload_cpu_ns == 0) {
 			gate_unmeasured(g, "%s",

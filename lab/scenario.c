@@ -290,7 +290,8 @@ static int scenario_read_lists(const struct json_at *root, struct scenario *s)
 		item = json_item(&field, i);
 		scenario_read_fault(&item, &s->faults[i]);
 		for (size_t k = 0; k < i && !json_failed(root->doc); k++)
-			if (strcmp(s->faults[k].name, s->faults[i].name) == 0)
+			if (s->faults[k].name && s->faults[i].name &&
+				strcmp(s->faults[k].name, s->faults[i].name) == 0)
 				json_fail(&item, "name \"%s\" is used twice", s->faults[i].name);
 	}
 	return 0;
@@ -300,7 +301,7 @@ size_t scenario_fault_find(const struct scenario *s, const char *name)
 {
 	size_t i = 0;
 
-	while (i < s->fault_count && strcmp(s->faults[i].name, name) != 0)
+	while (i < s->fault_count && (!s->faults[i].name || strcmp(s->faults[i].name, name) != 0))
 		i++;
 	return i;
 }
@@ -310,6 +311,9 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 {
 	struct json_at at = json_field(root, "cpus");
 
+	/* What follows relies on fields that a failed reading left empty. */
+	if (json_failed(root->doc))
+		return;
 	if (s->mode == VM_EXACT && s->cpus != 1)
 		json_fail(&at, "exact mode has one CPU (icount hangs with more)");
 	at = json_field(root, "runs");
