@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #ifdef __clang_analyzer__
-#define bpf_object__destroy_skeleton(s) free(s)
+#define bpf_object__destroy_skeleton free
 #endif
 #include "agent/bpf/collect.skel.h"
 
