@@ -41,6 +41,7 @@ struct conf {
 	const char *output;
 	uint64_t jitter_seed;
 	uint64_t ready_fd; /* 0: none */
+	uint64_t start_ns; /* CLOCK_MONOTONIC; 0: at once */
 	const char *summary;
 	uint64_t stacks_max;
 	uint64_t threads_max;
@@ -223,13 +224,16 @@ static int on_progress(struct loop *l, uint32_t events, void *data)
 static int add_sources(struct recording *r)
 {
 	uint64_t tick_ns = collector_tick_ns(r->collector);
+	/* A window that was to start at a given time ends when it was to end, however late it began. */
+	uint64_t late_ns = r->conf->start_ns > 0 ? r->start_ns - r->conf->start_ns : 0;
+	uint64_t duration_ns = r->conf->duration_ns - MIN(r->conf->duration_ns, late_ns);
 	struct loop_source *source; /* the loop owns them all */
 	int e = loop_add_fd(r->loop, collector_fd(r->collector), EPOLLIN, on_ring, r, &source);
 
 	if (e == 0)
 		e = loop_add_timer(r->loop, tick_ns, tick_ns, on_tick, r, &source);
 	if (e == 0)
-		e = loop_add_timer(r->loop, r->conf->duration_ns, 0, on_end, r, &source);
+		e = loop_add_timer(r->loop, duration_ns, 0, on_end, r, &source);
 	if (e == 0 && !r->conf->quiet && isatty(STDERR_FILENO))
 		e = loop_add_timer(r->loop, PROGRESS_NS, PROGRESS_NS, on_progress, r, &source);
 	return e;
@@ -281,10 +285,31 @@ static int say_ready(const struct conf *conf)
 	return file_write_all((int)conf->ready_fd, "R", 1);
 }
 
+/* Everything is loaded; the window opens when its time has come, or never if a signal comes first. */
+static int wait_for_start(struct recording *r)
+{
+	uint64_t now_ns = loop_now_ns();
+	struct loop_source *timer;
+	int e;
+
+	if (r->conf->start_ns <= now_ns)
+		return 0;
+	e = loop_add_timer(r->loop, r->conf->start_ns - now_ns, 0, on_end, r, &timer);
+	if (e < 0)
+		return e;
+	e = loop_run(r->loop);
+	loop_remove(timer);
+	if (e == 0 && r->interrupted)
+		e = -ECANCELED;
+	return e;
+}
+
 static int sample(struct recording *r)
 {
-	int e = collector_start(r->collector);
+	int e = wait_for_start(r);
 
+	if (e == 0)
+		e = collector_start(r->collector);
 	r->start_ns = loop_now_ns();
 	if (e == 0)
 		e = say_ready(r->conf);
@@ -296,7 +321,7 @@ static int sample(struct recording *r)
 		(void)fprintf(stderr, "\r\033[K"); /* only looks */
 	if (e == 0)
 		e = collector_stop(r->collector);
-	if (e < 0)
+	if (e < 0 && e != -ECANCELED)
 		log_error("record", "sample", e, "frequency_hz=%llu",
 			(unsigned long long)r->conf->frequency_hz);
 	return e;
@@ -525,6 +550,41 @@ static int check(const struct conf *conf)
 		return RECORD_EXIT_OK;
 	(void)fprintf(stderr, "flame-agent: %s\n", buf_str(&why));
 	return RECORD_EXIT_FAILED;
+}
+
+int record_profile(
+	const struct record_request *q, const char *version, struct profile *p, struct summary *s)
+{
+	_cleanup_(results_done) struct results results = {0};
+	_cleanup_(freep) struct conf *conf = calloc(1, sizeof(*conf));
+	bool interrupted;
+	int e;
+
+	if (!conf)
+		return -ENOMEM;
+	conf->start_ns = q->start_ns;
+	conf->duration_ns = q->duration_ns;
+	conf->frequency_hz = q->frequency_hz;
+	conf->jitter_seed = q->jitter_seed;
+	conf->stacks_max = RECORD_STACKS_MAX;
+	conf->threads_max = RECORD_THREADS_MAX;
+	conf->quiet = true;
+	conf->pids.count = MIN(q->pid_count, (size_t)OPT_LIST_MAX);
+	if (conf->pids.count > 0)
+		memcpy(conf->pids.u64, q->pids, conf->pids.count * sizeof(*q->pids));
+	*s = (struct summary){
+		.version = version,
+		.fault = "",
+		.frequency_hz = q->frequency_hz,
+		.jitter_seed = q->jitter_seed,
+	};
+	e = record_window(conf, s, p, &results, &interrupted);
+	/* What they point at goes with the results. */
+	s->threads = NULL;
+	s->thread_count = 0;
+	s->cpus = NULL;
+	s->cpu_count = 0;
+	return e;
 }
 
 int record_help(struct buf *out)

@@ -1,14 +1,41 @@
-/* `flame-agent record`: a profile of this machine, or of some processes, into one file. */
+/*
+ * `flame-agent record`: a profile of this machine, or of some processes, into one file; and one
+ * window by itself, for the daemon's recording process.
+ */
 #ifndef AGENT_RECORD_H
 #define AGENT_RECORD_H
 
+#include "agent/summary.h"
 #include "base/buf.h"
+#include "prof/profile.h"
 
 enum { RECORD_EXIT_OK = 0, RECORD_EXIT_FAILED = 1, RECORD_EXIT_USAGE = 2 };
+enum { RECORD_STACKS_MAX = 16384, RECORD_THREADS_MAX = 16384 };
+
+struct record_request {
+	/*
+	 * CLOCK_MONOTONIC. Loading is done before; a window that could only begin later is as much
+	 * shorter. 0: at once.
+	 */
+	uint64_t start_ns;
+	uint64_t duration_ns;
+	uint64_t frequency_hz;
+	uint64_t jitter_seed;
+	const uint64_t *pids; /* only these; none: all */
+	size_t pid_count;
+};
 
 /* argv[0] is "record". Returns the exit code; version stands in every output. */
 int record_main(int argc, char **argv, const char *version);
 /* Its options as text. */
 int record_help(struct buf *out);
+
+/*
+ * One window into p, which is empty, and s, whose arrays are not kept. SIGINT and SIGTERM end it
+ * early. 0; -ECANCELED when the signal came before the start; -errno, which has been logged with its
+ * cause. Nothing is left loaded.
+ */
+int record_profile(
+	const struct record_request *q, const char *version, struct profile *p, struct summary *s);
 
 #endif
