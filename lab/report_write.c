@@ -72,7 +72,7 @@ static int report_plot(const struct campaign *c, const char *name, const struct 
 	if (r < 0)
 		return r;
 	(void)buf_printf(&script,
-		"set terminal svg size 1000,420 dynamic font 'sans-serif,12'\n"
+		"set terminal svg noenhanced size 1000,420 dynamic font 'sans-serif,12'\n"
 		"set output '%s/plots/%s.svg'\nset title 'measured share minus truth, %s'\n"
 		"set ylabel 'points'\nset xlabel 'check'\nset grid y\nset key top right\n"
 		"set xrange [-1:%zu]\n"

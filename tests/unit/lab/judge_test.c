@@ -474,7 +474,7 @@ Test(judge, honest_sampling_scatters_as_the_tolerance_assumes)
 
 Test(judge, selftest_is_red_when_a_fault_goes_unnoticed)
 {
-	struct scenario_fault fault = {.name = "swap"};
+	struct scenario_fault fault = {.name = "swap"}, *read = scenario.faults;
 	struct gate_list l = {0};
 	struct evidence e;
 
@@ -501,6 +501,6 @@ Test(judge, selftest_is_red_when_a_fault_goes_unnoticed)
 	cr_assert_eq(l.items[0].status, GATE_FAIL, "a gate that must stay green turned red");
 	evidence_done(&e);
 	gate_list_done(&l);
-	scenario.faults = NULL;
+	scenario.faults = read;
 	scenario.fault_count = 0;
 }
