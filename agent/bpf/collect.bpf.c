@@ -341,6 +341,42 @@ static __always_inline void open_stack(struct cpu_counts *c, struct scratch *s, 
 			weight);
 }
 
+static __always_inline __u64 run_delay_of(struct task_struct *t)
+{
+	return bpf_core_field_exists(t->sched_info.run_delay) ? t->sched_info.run_delay : 0;
+}
+
+static __always_inline void read_comm(struct ledger_value *l, struct task_struct *t)
+{
+	/* Cannot fail: the task is alive. */
+	(void)bpf_probe_read_kernel(l->comm, sizeof(l->comm), &t->comm);
+}
+
+/*
+ * The entry of a thread seen for the first time; see the file comment for what that tells.
+ * is_running: it is on a CPU now. A seed that was first keeps its own. NULL: ledger full.
+ */
+static __always_inline struct ledger_value *open_entry(
+	struct task_struct *t, const struct ledger_key *key, bool is_running)
+{
+	struct ledger_value init = {.tgid = t->tgid};
+
+	if (t->start_time > armed_ns) {
+		/* A newborn waits for its CPU; has it run already, its exec time says how long. */
+		init.since_ns = t->start_time;
+		init.state = TASK_RUNNING;
+	} else {
+		init.since_ns = armed_ns;
+		init.run_delay_ns = run_delay_of(t);
+		init.exec_last_ns = t->se.sum_exec_runtime;
+		/* Once the window is open the seed has all threads that were running. */
+		init.state = is_running && start_ns == 0 ? LEDGER_ON_CPU : LEDGER_STATE_UNKNOWN;
+	}
+	read_comm(&init, t);
+	(void)bpf_map_update_elem(&ledger, key, &init, BPF_NOEXIST); /* the lookup tells */
+	return bpf_map_lookup_elem(&ledger, key);
+}
+
 /* The sampled thread's share in the ledger, so that each thread's samples can be judged by it. */
 static __always_inline void sample_to_ledger(
 	struct cpu_counts *c, struct task_struct *task, __u64 weight)
@@ -348,6 +384,8 @@ static __always_inline void sample_to_ledger(
 	struct ledger_key key = {.start_ns = task->start_boottime, .tid = task->pid};
 	struct ledger_value *l = bpf_map_lookup_elem(&ledger, &key);
 
+	if (!l)
+		l = open_entry(task, &key, true);
 	if (!l) {
 		count(&c->losses[SAMPLE_LOSS_LEDGER_FULL], weight);
 		return;
@@ -420,11 +458,6 @@ int on_sample(struct bpf_perf_event_data *ctx)
  * ---- Ledger
  */
 
-static __always_inline __u64 run_delay_of(struct task_struct *t)
-{
-	return bpf_core_field_exists(t->sched_info.run_delay) ? t->sched_info.run_delay : 0;
-}
-
 static __always_inline void add_blocked(struct ledger_value *l, __u64 ns)
 {
 	if (l->state & TASK_NOLOAD) /* an idle kernel thread, which ps shows as I, not D */
@@ -442,27 +475,6 @@ static __always_inline struct ledger_key ledger_key_of(const struct task_struct 
 	struct ledger_key key = {.start_ns = t->start_boottime, .tid = t->pid};
 
 	return key;
-}
-
-static __always_inline void read_comm(struct ledger_value *l, struct task_struct *t)
-{
-	/* Cannot fail: the task is alive. */
-	(void)bpf_probe_read_kernel(l->comm, sizeof(l->comm), &t->comm);
-}
-
-/* The entry for key, made from *init; a seed that was first keeps its own. NULL: ledger full. */
-static __always_inline struct ledger_value *open_entry(
-	const struct ledger_key *key, const struct ledger_value *init)
-{
-	struct ledger_value *l;
-	struct cpu_counts *c;
-
-	(void)bpf_map_update_elem(&ledger, key, init, BPF_NOEXIST); /* the lookup tells */
-	l = bpf_map_lookup_elem(&ledger, key);
-	c = bpf_map_lookup_elem(&counts, &zero);
-	if (!l && c)
-		c->ledger_lost++;
-	return l;
 }
 
 /* The part of since..now that lies in the window, which has not ended. */
@@ -540,23 +552,18 @@ static __always_inline void add_unseen(struct ledger_value *l, __u64 now, __u64 
 		l->off_pending_ns = off_ns - ran_ns;
 }
 
-static __always_inline void leave(struct task_struct *t, const struct ledger_key *key, __u64 now,
-	bool is_renamed, bool runnable, __u32 state)
+static __always_inline void leave(struct cpu_counts *c, struct task_struct *t,
+	const struct ledger_key *key, __u64 now, bool is_renamed, bool runnable, __u32 state)
 {
 	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
 	__u64 exec_ns = t->se.sum_exec_runtime;
 	__u64 run_delay_ns = run_delay_of(t);
 
+	if (!l)
+		l = open_entry(t, key, true);
 	if (!l) {
-		struct ledger_value init = {.since_ns = armed_ns,
-			.run_delay_ns = run_delay_ns,
-			.exec_last_ns = exec_ns,
-			.tgid = t->tgid,
-			.state = LEDGER_ON_CPU};
-
-		l = open_entry(key, &init);
-		if (!l)
-			return;
+		c->ledger_lost++;
+		return;
 	}
 	if (l->state & LEDGER_ON_CPU)
 		end_stint(l, now, exec_ns);
@@ -575,25 +582,16 @@ static __always_inline void leave(struct task_struct *t, const struct ledger_key
 	read_comm(l, t);
 }
 
-static __always_inline void enter(struct task_struct *t, const struct ledger_key *key, __u64 now)
+static __always_inline void enter(
+	struct cpu_counts *c, struct task_struct *t, const struct ledger_key *key, __u64 now)
 {
 	struct ledger_value *l = bpf_map_lookup_elem(&ledger, key);
 
+	if (!l)
+		l = open_entry(t, key, false);
 	if (!l) {
-		struct ledger_value init = {.since_ns = armed_ns,
-			.run_delay_ns = run_delay_of(t),
-			.exec_last_ns = t->se.sum_exec_runtime,
-			.tgid = t->tgid,
-			.state = LEDGER_STATE_UNKNOWN};
-
-		if (t->start_time > armed_ns) { /* a newborn waits for its CPU */
-			init.since_ns = t->start_time;
-			init.state = TASK_RUNNING;
-		}
-		read_comm(&init, t);
-		l = open_entry(key, &init);
-		if (!l)
-			return;
+		c->ledger_lost++;
+		return;
 	}
 	l->state &= ~LEDGER_ON_CPU; /* set only if its last switch-out was missed */
 	add_unseen(l, now, t->se.sum_exec_runtime);
@@ -652,10 +650,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	was->key = to;
 	/* A thread with a pending signal does not go to sleep: its live state is running again. */
 	if (prev->pid != 0 && wants_tgid(prev->tgid))
-		leave(prev, &from, now, is_renamed, preempt || prev->__state == TASK_RUNNING,
+		leave(c, prev, &from, now, is_renamed, preempt || prev->__state == TASK_RUNNING,
 			prev_state);
 	if (next->pid != 0 && wants_tgid(next->tgid))
-		enter(next, &to, now);
+		enter(c, next, &to, now);
 	if (prev->pid == 0)
 		end_idle(c, now);
 	if (next->pid == 0)
