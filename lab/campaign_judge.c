@@ -95,6 +95,8 @@ static void campaign_judge_item(struct campaign *c, struct campaign_item *it)
 	const struct plan *p = &it->plan;
 	const struct scenario *s = p->scenario;
 	size_t from = s->kind == SCENARIO_OVERHEAD ? 1 : 0; /* the first step has no agent */
+	/* Repetitions are the same in exact mode and gated for that; elsewhere each is judged. */
+	size_t count = p->mode == VM_EXACT || from ? p->step_count : p->runs * p->step_count;
 
 	for (unsigned int k = 0; k < GATE_KIND_COUNT; k++) {
 		bool want[GATE_KIND_COUNT] = {0};
@@ -104,8 +106,7 @@ static void campaign_judge_item(struct campaign *c, struct campaign_item *it)
 			continue;
 		want[k] = true;
 		if (!campaign_is_special(k)) {
-			judge_recording(
-				&it->gates, s, "", it->evidence + from, p->step_count - from, want);
+			judge_recording(&it->gates, s, "", it->evidence + from, count - from, want);
 			continue;
 		}
 		g = gate_add(&it->gates, k, s->name, "", s->need[k]);

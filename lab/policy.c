@@ -148,10 +148,9 @@ void policy_done(struct policy *p)
 	json_done(&p->baselines);
 }
 
-static bool policy_fits(const struct policy_excuse *e, const struct gate *g, enum vm_mode platform)
+bool policy_covers(const struct policy_excuse *e, const char *scenario, enum vm_mode platform)
 {
-	return e->gate == g->kind &&
-	       (strcmp(e->scenario, "*") == 0 || strcmp(e->scenario, g->scenario) == 0) &&
+	return (strcmp(e->scenario, "*") == 0 || strcmp(e->scenario, scenario) == 0) &&
 	       (strcmp(e->platform, "any") == 0 ||
 		       strcmp(e->platform, scenario_mode_name(platform)) == 0);
 }
@@ -167,7 +166,7 @@ void policy_excuse(struct policy *p, struct gate_list *l, enum vm_mode platform,
 		for (size_t k = 0; k < p->excuse_count; k++) {
 			struct policy_excuse *e = &p->excuses[k];
 
-			if (!policy_fits(e, g, platform))
+			if (e->gate != g->kind || !policy_covers(e, g->scenario, platform))
 				continue;
 			e->used = true;
 			if (strcmp(today, e->expiry) > 0) {

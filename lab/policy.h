@@ -61,6 +61,9 @@ void policy_done(struct policy *p); /* usable as cleanup attribute */
  */
 void policy_excuse(struct policy *p, struct gate_list *l, enum vm_mode platform, const char *today);
 
+/* Does the entry speak of this scenario on this platform? */
+bool policy_covers(const struct policy_excuse *e, const char *scenario, enum vm_mode platform);
+
 /* The key that a baseline holds for: everything but the agent that moves the figure. */
 void policy_key(const struct image_info *image, unsigned int shift, char ret[POLICY_KEY_MAX]);
 /* NULL: no baseline for this key. */

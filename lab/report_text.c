@@ -76,6 +76,25 @@ static void report_text_item(const struct campaign_item *it, bool color, struct 
 	}
 }
 
+/* The list of what is unmeasured must not outlive its reasons. */
+static void report_stale(const struct campaign *c, struct buf *out)
+{
+	for (size_t k = 0; k < c->policy->excuse_count; k++) {
+		const struct policy_excuse *x = &c->policy->excuses[k];
+
+		for (size_t i = 0; i < c->count && !x->used; i++) {
+			const struct campaign_item *it = &c->items[i];
+
+			if (!it->plan.skipped && it->plan.scenario->need[x->gate] &&
+				policy_covers(x, it->plan.scenario->name, it->plan.mode))
+				(void)buf_printf(out,
+					"note: lab/unmeasured.json lists %s of %s, which was "
+					"measured\n",
+					gate_kind_name(x->gate), it->plan.scenario->name);
+		}
+	}
+}
+
 int report_text(const struct campaign *c, bool color, struct buf *out)
 {
 	(void)buf_printf(out, "%-12s %-16s %-11s %s\n", "scenario", "gate", "verdict",
@@ -91,6 +110,7 @@ int report_text(const struct campaign *c, bool color, struct buf *out)
 				boots_failure(boot, text))
 				(void)buf_printf(out, "infrastructure: %s: %s\n", boot->name, text);
 		}
+	report_stale(c, out);
 	if (c->counts.unmeasured)
 		(void)buf_printf(out,
 			"%zu unmeasured beyond lab/unmeasured.json: the run is inconclusive\n",
