@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/loop.h"
@@ -39,13 +40,19 @@ static _Noreturn void child_fail(int error_fd)
 	_exit(CHILD_EXIT_FAILED);
 }
 
+/*
+ * By the system call: libc's sigaction() refuses 32 and 33, which it keeps for threads, and a starter
+ * that ignores them hands that on through exec.
+ */
 static void child_reset_signals(void)
 {
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	static const uint64_t
+		dfl[4]; /* the kernel's struct sigaction: handler SIG_DFL, no flags, no mask */
 	sigset_t none;
 
 	for (int signo = 1; signo < NSIG; signo++)
-		(void)sigaction(signo, &dfl, NULL); /* refused for SIGKILL, SIGSTOP and libc's */
+		(void)syscall(
+			SYS_rt_sigaction, signo, dfl, NULL, 8); /* refused for SIGKILL, SIGSTOP */
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL); /* cannot fail with these arguments */
 }
