@@ -191,26 +191,46 @@ uint64_t truth_process_cpu_ns(const struct truth *t)
 	return sum ? sum : t->cpu_ns;
 }
 
+/* CPU of a function under all of its callers. */
+static uint64_t truth_name_cpu_ns(const struct truth *t, const char *name)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < t->function_count; i++)
+		if (strcmp(t->functions[i].name, name) == 0)
+			sum += t->functions[i].cpu_ns;
+	return sum;
+}
+
 uint64_t truth_falsify(struct truth *t, double points)
 {
 	uint64_t move = (uint64_t)((double)truth_process_cpu_ns(t) * points / 100.0);
-	uint64_t others = 0;
-	size_t largest = 0;
+	uint64_t most = 0, all = 0, taken = 0;
+	const char *largest = "";
 
-	for (size_t i = 0; i < t->function_count; i++)
-		if (t->functions[i].cpu_ns > t->functions[largest].cpu_ns)
-			largest = i;
-	for (size_t i = 0; i < t->function_count; i++)
-		if (i != largest)
-			others += t->functions[i].cpu_ns;
-	if (others == 0 || t->functions[largest].cpu_ns < move)
+	for (size_t i = 0; i < t->function_count; i++) {
+		uint64_t sum = truth_name_cpu_ns(t, t->functions[i].name);
+
+		all += t->functions[i].cpu_ns;
+		if (sum > most) {
+			most = sum;
+			largest = t->functions[i].name;
+		}
+	}
+	if (all == most || most < move)
 		return 0;
 	for (size_t i = 0; i < t->function_count; i++) {
-		double part = (double)t->functions[i].cpu_ns / (double)others;
+		struct truth_function *f = &t->functions[i];
+		double cpu = (double)f->cpu_ns;
 
-		if (i != largest)
-			t->functions[i].cpu_ns += (uint64_t)((double)move * part);
+		if (strcmp(f->name, largest) == 0) {
+			uint64_t part = (uint64_t)((double)move * (cpu / (double)most));
+
+			f->cpu_ns -= MIN(part, f->cpu_ns);
+			taken += part;
+		} else {
+			f->cpu_ns += (uint64_t)((double)move * (cpu / (double)(all - most)));
+		}
 	}
-	t->functions[largest].cpu_ns -= move;
-	return move;
+	return taken;
 }

@@ -47,8 +47,8 @@ void truth_done(struct truth *t); /* usable as cleanup attribute */
  */
 uint64_t truth_process_cpu_ns(const struct truth *t);
 /*
- * The selftest's lying truth: moves points/100 of the process's CPU from the largest function to
- * the others, in proportion. Returns what was moved.
+ * The selftest's lying truth: moves points/100 of the process's CPU from the largest function,
+ * under all of its callers, to the others, in proportion. Returns what was moved.
  */
 uint64_t truth_falsify(struct truth *t, double points);
 

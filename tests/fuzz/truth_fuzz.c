@@ -25,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			uint64_t before = sum(&t);
 
 			(void)truth_falsify(&t, 3); /* the amount is the unit tests' matter */
-			assert(sum(&t) <= before);
+			/* Each entry may be rounded by a nanosecond or two. */
+			assert(sum(&t) <= before + 2 * t.function_count);
 		}
 		truth_done(&t);
 	}

@@ -71,3 +71,23 @@ Test(truth, falsified_truth_moves_points_and_keeps_the_sum)
 	cr_assert_eq(t.functions[1].cpu_ns, 33);
 	truth_done(&t);
 }
+
+Test(truth, falsified_function_loses_under_all_its_callers)
+{
+	static const char text[] =
+		"{\"schema\":\"flame-truth/1\",\"workload\":\"w\",\"argv\":[],\"pid\":7,\"seed\":1,"
+		"\"checksum\":\"00ff\",\"wall_ns\":20,\"cpu_ns\":10,\"functions\":["
+		"{\"name\":\"a\",\"callers\":[\"p\"],\"cpu_ns\":4000,\"wall_ns\":9,\"count\":1,"
+		"\"wait_ns\":{}},{\"name\":\"a\",\"callers\":[\"q\"],\"cpu_ns\":2000,\"wall_ns\":9,"
+		"\"count\":1,\"wait_ns\":{}},{\"name\":\"b\",\"callers\":[],\"cpu_ns\":4000,"
+		"\"wall_ns\":9,\"count\":1,\"wait_ns\":{}}],\"threads\":[{\"tid\":7,\"name\":\"w\","
+		"\"cpu_ns\":10000,\"run_delay_ns\":0,\"slices\":1}],\"wait_ns\":{}}";
+	struct truth t;
+
+	cr_assert_eq(truth_parse(&t, "t.json", text, sizeof(text) - 1), 0, "%s", t.doc.message);
+	cr_assert_eq(truth_falsify(&t, 3), 300);
+	cr_assert_eq(t.functions[0].cpu_ns, 3800);
+	cr_assert_eq(t.functions[1].cpu_ns, 1900);
+	cr_assert_eq(t.functions[2].cpu_ns, 4300);
+	truth_done(&t);
+}
