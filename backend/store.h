@@ -1,19 +1,22 @@
 /*
  * The embedded store: one data directory, sqlite3 + blobs (DESIGN.md section 5).
  *
- *	catalog.db		services, hosts, series (type + label set), tokens, requests, commands, window ids
+ *	catalog.db		label sets and series (type + label set); the control part's tables
  *	dict.db			strings, frames, stacks; sequential ids
- *	data/YYYYMMDD-HH.db	one row per profile: (series, ts) -> n, total, blob of (stack id, value) pairs
+ *	data/YYYYMMDD-HH.db	a UTC hour: one row per profile and series, ts -> n, total, blob of (stack id,
+ *				value) pairs; the window ids of those profiles
  *
  * Invariants, checked by store_verify:
  *  1. A push is acknowledged only after its transaction is on disk (synchronous=FULL, group commit).
- *  2. The window id is stored in the transaction of the data it stands for; the same id again is counted and
- *     answered as success without a second copy. Ids are kept 48 h. Empty ids are never deduplicated.
+ *  2. The window id is stored in the transaction of the data it stands for; the same id with the same labels
+ *     again is counted and answered as success without a second copy. Ids are kept 48 h. Empty ids are never
+ *     deduplicated.
  *  3. Every stack id in a blob is in dict.db: the dictionary commits before the data file does.
  *  4. A blob's crc32c and count are right, its ids ascend, its total equals the row's total.
  *  5. One writer thread; readers have their own read-only connections and never block it.
- * The writer's order for crash safety across files: dict.db, then data file together with its window id
- * (each data file has its own table of window ids, so 2 needs no two-file transaction), then the catalog.
+ * The writer's order for crash safety across files: dict.db and new series in the catalog, which mean nothing
+ * until they are referred to, then data file together with its window id (each data file has its own table of
+ * window ids, so 2 needs no two-file transaction).
  */
 #ifndef BACKEND_STORE_H
 #define BACKEND_STORE_H
@@ -54,13 +57,17 @@ enum store_outcome { STORE_STORED = 0, STORE_DUPLICATE = 1 };
 
 /*
  * Hands count pushes to the writer and waits until they are committed, at most timeout_ms. A time
- * outside [received - 7 days, received + 10 min] is clamped to the received time and the series' row says
- * so. Thread-safe. 0 with outcomes[i] set; -ENOSPC (disk guard), -EBUSY (queue full), -ETIMEDOUT, -EIO.
+ * outside [received - 7 days, received + 10 min] is clamped to the received time and the profile's row keeps
+ * what was sent. Thread-safe. 0 with outcomes[i] set; -ENOSPC (disk guard), -EBUSY (queue full), -ETIMEDOUT
+ * (it may be stored yet: the window id tells), -ENOBUFS (more than 2^20 series), -EIO.
  */
 int store_push(struct store *s, const struct store_push *pushes, size_t count, uint64_t timeout_ms,
 	enum store_outcome *outcomes);
 
-/* Label matchers, as in Prometheus: {a="b", c!="d", e=~"re"}; RE2-like subset by regcomp(REG_EXTENDED). */
+/*
+ * Label matchers, as in Prometheus: {a="b", c!="d", e=~"re"}; RE2-like subset by regcomp(REG_EXTENDED).
+ * __type__ and __unit__ are the sample type's, a label that is absent is "".
+ */
 enum match_op { MATCH_EQ, MATCH_NE, MATCH_RE, MATCH_NRE };
 struct matcher {
 	char name[256];
@@ -76,11 +83,18 @@ struct store_range {
 	int64_t start_ns, end_ns; /* unix time, half open */
 };
 
-/* Merges every matching profile of one view into one profile. 0 (also when nothing matches), -errno. */
+/*
+ * Merges every matching profile of one view into one profile. 0 (also when nothing matches); -EINVAL (empty
+ * range), -E2BIG (the series have more than 8 sample types), -ENOBUFS (memory_max), -errno.
+ */
 int store_flamegraph(struct store *s, const struct matcher *m, size_t m_count,
 	const struct store_range *r, size_t memory_max, struct profile **ret);
 
-/* Totals by step: calls back in time order. */
+/*
+ * Totals by step from start_ns on: calls back in time order, for steps that have profiles. Of several sample
+ * types it is the last that counts, so the sum is the flame graph's profile_default_type total. -EINVAL: empty
+ * range, step not above 0, more than 100,000 steps.
+ */
 typedef int store_point_fn(void *data, int64_t ts_ns, int64_t total, uint64_t profiles);
 int store_timeline(struct store *s, const struct matcher *m, size_t m_count,
 	const struct store_range *r, int64_t step_ns, store_point_fn *fn, void *data);
