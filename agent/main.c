@@ -1,6 +1,8 @@
 /* flame-agent: finds the subcommand and runs it. */
+#include "agent/daemon.h"
 #include "agent/record.h"
 #include "agent/symbolize.h"
+#include "agent/window.h"
 #include "base/buf.h"
 #include "base/def.h"
 #include "version.h"
@@ -10,8 +12,11 @@ static int usage(FILE *to, int code)
 	_cleanup_(buf_done) struct buf help = BUF_INIT(65536);
 
 	(void)record_help(&help); /* fits */
+	(void)buf_append_str(&help, "\ndaemon:\n");
+	(void)daemon_help(&help);
 	(void)fprintf(to,
 		"Usage: flame-agent record [OPTION]...   profile this machine into a file\n"
+		"       flame-agent daemon [OPTION]...   profile when a backend says so\n"
 		"       flame-agent help | --version\n\n"
 		"record:\n%s",
 		buf_str(&help));
@@ -24,6 +29,10 @@ int main(int argc, char **argv)
 
 	if (strcmp(command, SYMBOLIZER_HELPER_ARG) == 0)
 		return symbolizer_helper_main(argc, argv);
+	if (strcmp(command, WINDOW_ARG) == 0)
+		return window_main(argc - 1, argv + 1, FLAME_VERSION);
+	if (strcmp(command, "daemon") == 0)
+		return daemon_main(argc - 1, argv + 1, FLAME_VERSION);
 	if (strcmp(command, "record") == 0)
 		return record_main(argc - 1, argv + 1, FLAME_VERSION);
 	if (strcmp(command, "--version") == 0 || strcmp(command, "version") == 0) {

@@ -1,0 +1,41 @@
+/*
+ * The daemon's configuration: one table, from which the parser, the limits, --help and the shipped
+ * agent.conf come (a test compares them).
+ */
+#ifndef AGENT_DAEMON_CONF_H
+#define AGENT_DAEMON_CONF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/opts.h"
+
+struct daemon_conf {
+	const char *config; /* "": none */
+	const char *backend, *token_file, *ca_file, *cert_file, *key_file;
+	const char *host, *service, *state_dir;
+	uint64_t heartbeat_ns;
+	uint64_t spool_mb, spool_windows;
+	uint64_t frequency_hz;
+	bool continuous;
+	uint64_t window_ns, window_continuous_ns;
+	double cpu_limit_percent;
+	uint64_t memory_limit_mb;
+	uint64_t seed;
+
+	/* Filled by daemon_conf_check. */
+	char host_name[256];
+	char token[4096];
+};
+
+extern const struct opt_spec daemon_conf_specs[];
+
+/*
+ * Command line and the file it names; then what the values mean together: the files can be read,
+ * the token is one, the backend's URL is one. 0; 1: --help was asked for; -EINVAL with one line in
+ * why, FILE:LINE: when it stands in the file. Texts of c live as long as o.
+ */
+int daemon_conf_load(int argc, char **argv, struct opts *o, struct daemon_conf *c, struct buf *why);
+
+#endif
