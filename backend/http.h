@@ -1,6 +1,7 @@
 /*
  * The HTTP server: libmicrohttpd (epoll + thread pool), a route table, bodies streamed with a cap,
  * Content-Encoding gzip inflated with a cap, bearer tokens by scope, deadlines for slow and idle peers.
+ * Handlers run on threads of their own, so that one that waits for the disk holds up no other peer.
  * Everything from a peer is hostile. Every error answer is JSON {"code":"...","message":"one line"} in
  * the shape of the Connect protocol, which push.v1's clients understand.
  */
@@ -30,6 +31,7 @@ struct http_response {
 	struct buf body;          /* the server frees it */
 	const char *disposition;  /* file name for downloads, or NULL */
 	int retry_after_s;        /* 0: no header */
+	const char *policy;       /* Content-Security-Policy; NULL: nothing may load or run */
 };
 
 typedef void http_handler(void *app, struct http_request *q, struct http_response *r);
@@ -52,7 +54,13 @@ struct http_options {
 	unsigned int threads;         /* 0: one per CPU */
 	unsigned int idle_timeout_s;  /* 0: 30 */
 	unsigned int connections_max; /* 0: 4096 */
-	/* Whether the token may do this; NULL token: none was sent. Called on server threads. */
+	unsigned int handlers;        /* threads that run handlers; 0: 32 */
+	size_t bodies_max_bytes;      /* of all requests under way together; 0: 512 MiB */
+	/*
+	 * Whether the token may do this; NULL token: none was sent. Called on server threads, which it
+	 * must not hold up. What is let in without a token must have a loopback Host, so that no web
+	 * site can reach it through a name of its own (DNS rebinding).
+	 */
 	bool (*authorize)(void *app, const char *token, enum http_scope scope);
 	void *app;
 };
@@ -77,6 +85,7 @@ void http_error(struct http_response *r, int status, const char *fmt, ...)
 
 struct http_stats {
 	uint64_t requests, errors_4xx, errors_5xx, bytes_in, bytes_out, connections;
+	uint64_t refused_busy, closed_slow, evicted_idle; /* drops, by reason */
 };
 struct http_stats http_stats(const struct http_server *s);
 
