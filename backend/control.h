@@ -20,6 +20,19 @@
  *	  "commands":[{"id":"..","kind":"start|stop","view":"cpu","frequency_hz":99,"duration_s":60,
  *	               "pids":[],"comms":[],"cgroups":[],"deadline_unix_ms":0}] }
  * duration_s 0 is continuous, until a stop command with the same "target":"ID of the start command".
+ *
+ * POST /api/v1/requests, JSON; at least one of services, hosts, match:
+ *	{ "services":["shop"], "hosts":["h1"], "match":"{arch=\"x86_64\"}", "view":"cpu", "frequency_hz":99,
+ *	  "duration_s":60, "pids":[], "comms":[], "cgroups":[], "deadline_s":600, "max_hosts":100,
+ *	  "dry_run":false, "id":"of the caller's choice, for safe retries; optional" }
+ * match knows host, instance, arch, kernel, agent_version, state and service_name. Hosts are found by the
+ * name they give; services by what hosts pushed. A service or match takes hosts that were heard of
+ * in the last 10 minutes; one by name waits for its host until the deadline.
+ * Answer (also of GET /api/v1/requests/ID, and of DELETE, which cancels):
+ *	{ "id":"..", "state":"pending", "dry_run":false, "created_unix_ms":0, "deadline_unix_ms":0, "view":"cpu",
+ *	  "frequency_hz":99, "duration_s":60,
+ *	  "commands":[{"id":"..","kind":"start","host":"h1","instance":"..","state":"pending","text":"",
+ *	               "updated_unix_ms":0}] }
  */
 #ifndef BACKEND_CONTROL_H
 #define BACKEND_CONTROL_H
@@ -32,17 +45,31 @@
 
 struct control;
 
+/* What control_request_create answers when no host matches is -ENOENT with a reason too. */
 int control_open(const char *catalog_path, struct control **ret);
-void control_close(struct control *c);
+void control_close(struct control *c); /* accepts NULL */
+/* What agents are told, and half of a lease; before other threads use c. Default 30. */
+void control_set_interval(struct control *c, unsigned int heartbeat_interval_s);
+
+const char *control_scope_name(enum http_scope scope); /* "ingest", "read", "control", "admin" */
+bool control_scope_parse(const char *name, enum http_scope *ret);
+/* This scope allows what that one asks for: itself, or admin. */
+bool control_scope_covers(enum http_scope held, enum http_scope wanted);
 
 /* Prints the new token once into ret (base64url of 32 random bytes); only its SHA-256 is kept. */
 int control_token_create(
 	struct control *c, enum http_scope scope, const char *name, struct buf *ret);
-int control_token_revoke(struct control *c, const char *name);
+int control_token_revoke(struct control *c, const char *name); /* -ENOENT */
+/* "NAME SCOPE CREATED" lines, by name. */
+int control_token_list(struct control *c, struct buf *out);
+/* SCOPE_NONE asks whether the token is known at all. Changes by another process count within a second. */
 bool control_token_allows(struct control *c, const char *token, enum http_scope scope);
 bool control_has_tokens(struct control *c);
 
-/* JSON in, JSON out. 0; -EINVAL with a one-line reason in why (the peer's fault); -ENOENT; -errno. */
+/*
+ * JSON in, JSON out. 0; -EINVAL with a one-line reason in why (the peer's fault); -ENOENT; -errno.
+ * control_heartbeat answers -ENOSPC when it knows as many hosts as it may.
+ */
 int control_heartbeat(struct control *c, const void *json, size_t size, int64_t now_unix_ns,
 	struct buf *out, struct buf *why);
 int control_request_create(struct control *c, const void *json, size_t size, int64_t now_unix_ns,
@@ -50,6 +77,9 @@ int control_request_create(struct control *c, const void *json, size_t size, int
 int control_request_list(struct control *c, int64_t now_unix_ns, struct buf *out);
 int control_request_get(struct control *c, const char *id, int64_t now_unix_ns, struct buf *out);
 int control_request_cancel(struct control *c, const char *id, int64_t now_unix_ns, struct buf *out);
+/* A host pushed a profile of this service: how requests find a service's hosts. Cheap when repeated. */
+int control_host_seen_service(
+	struct control *c, const char *host, const char *service, int64_t now_unix_ns);
 /* [{host, instance, agent_version, kernel, arch, cpus, state, own, losses, skew_ms, last_heartbeat_unix_ms}] */
 int control_hosts(struct control *c, int64_t now_unix_ns, struct buf *out);
 

@@ -1,0 +1,114 @@
+/*
+ * What the files of the control part share:
+ *	control.c		the database: schema, statements, transactions
+ *	control_token.c		tokens and scopes
+ *	control_heartbeat.c	what hosts say and are told
+ *	control_request.c	profiling requests: made, shown, cancelled
+ *	control_match.c		which hosts a request means
+ *	control_json.c		reading JSON from strangers
+ *
+ * Tables in catalog.db; times are unix milliseconds of the server:
+ *	ctl_tokens		name, scope, sha256 (hex), created
+ *	ctl_hosts		the last heartbeat of each installation
+ *	ctl_host_services	which host pushed which service
+ *	ctl_requests		what was asked; cancelled
+ *	ctl_commands		one per host; state, lease, deadline
+ *
+ * Commits here do not wait for the disk (synchronous=NORMAL under WAL): a killed process loses nothing, and
+ * what a power cut takes, hosts say again with their next heartbeat. A request is different, somebody
+ * waits for it: it is committed with synchronous=FULL.
+ */
+#ifndef BACKEND_CONTROL_INTERNAL_H
+#define BACKEND_CONTROL_INTERNAL_H
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+#include <sqlite3.h>
+
+#include "backend/control.h"
+#include "backend/store.h"
+#include "base/map.h"
+
+enum {
+	CONTROL_STATEMENTS_MAX = 48,
+	CONTROL_HOSTS_MAX = 200000,
+	CONTROL_COMMANDS_PER_BEAT_MAX = 16,
+	CONTROL_NAME_MAX = 255,
+	CONTROL_TEXT_MAX = 512,
+	CONTROL_LIST_MAX = 64, /* entries of pids, comms, cgroups */
+	CONTROL_ID_MAX = 64,
+};
+
+struct control_statement {
+	const char *sql; /* compared by address: each is one literal */
+	sqlite3_stmt *stmt;
+};
+
+struct control_token {
+	char sha256[65];
+	enum http_scope scope;
+};
+
+struct control {
+	pthread_mutex_t lock; /* everything below but the tokens */
+	sqlite3 *db;
+	struct control_statement statements[CONTROL_STATEMENTS_MAX];
+	unsigned int interval_s;
+	int64_t host_count;
+	struct map *seen; /* "host\0service" -> unix ms of the last write */
+
+	char *path;
+	pthread_mutex_t token_lock;
+	struct control_token *tokens;
+	size_t token_count;
+	uint64_t tokens_read_ns; /* 0: never */
+};
+
+/* --- control.c; all need c->lock. types: 't' const char *, 'i' int64_t. */
+
+/* The bound statement, to be stepped and then given to control_reset. NULL with *ret_error -errno. */
+sqlite3_stmt *control_query(
+	struct control *c, int *ret_error, const char *sql, const char *types, ...);
+void control_reset(sqlite3_stmt **stmt); /* for _cleanup_; accepts NULL inside */
+/* Steps: true with a row, false at the end or with *error set. */
+bool control_row(struct control *c, sqlite3_stmt *stmt, int *error);
+int control_run(struct control *c, const char *sql, const char *types, ...);
+const char *control_column(sqlite3_stmt *stmt, int i); /* never NULL */
+int control_begin(struct control *c);
+/* Commits when r is 0, rolls back otherwise. The first error. */
+int control_end(struct control *c, int r);
+int control_error(struct control *c, int rc);
+int control_random_hex(size_t bytes, char *out); /* out: 2 * bytes + 1 */
+/* Times out what nobody will do any more; instance NULL: of all hosts. */
+int control_expire(struct control *c, const char *instance, int64_t now_ms);
+
+/* --- control_json.c */
+
+void control_json_freep(cJSON **j);
+/* The object, or NULL with a reason in why. */
+cJSON *control_json_parse(const void *json, size_t size, struct buf *why);
+/*
+ * Text of at most max bytes, repaired to UTF-8, into out; absent gives "". -EINVAL with a reason: no text,
+ * too long.
+ */
+int control_json_text(
+	const cJSON *o, const char *key, size_t max, struct buf *why, struct buf *out);
+/* A whole number in min..max; absent leaves *ret as it is. */
+int control_json_int(
+	const cJSON *o, const char *key, int64_t min, int64_t max, struct buf *why, int64_t *ret);
+int control_json_bool(const cJSON *o, const char *key, struct buf *why, bool *ret);
+/* Letters, digits, '-', '_', '.', ':'; 1..max bytes. */
+bool control_word(const char *s, size_t max);
+
+/* --- control_match.c */
+
+struct control_target {
+	char instance[CONTROL_ID_MAX + 1];
+	char host[CONTROL_NAME_MAX + 1];
+};
+
+/* The hosts that services, hosts and match of o mean, at most max_hosts of them, in the arena. */
+int control_match(struct control *c, const cJSON *o, int64_t now_ms, size_t max_hosts,
+	struct arena *a, struct buf *why, struct control_target **ret, size_t *ret_count);
+
+#endif
