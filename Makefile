@@ -52,7 +52,7 @@ san       = $(patsubst %.c,$(B)/san/%.o,$(1))
 BASE_SRC := $(call srcs,lib/base)
 PROF_SRC := $(call srcs,lib/prof)
 AGENT_SRC := $(filter-out agent/main.c agent/fault_none.c agent/fault_seeded.c,$(call srcs,agent))
-BACKEND_SRC := $(filter-out backend/main.c,$(call srcs,backend))
+BACKEND_SRC := $(filter-out backend/main.c backend/fault_none.c backend/fault_seeded.c,$(call srcs,backend))
 LAB_SRC  := $(filter-out lab/main.c,$(call srcs,lab))
 GUEST_SRC := $(call srcs,lab/guest)
 BPF_SRC  := $(wildcard agent/bpf/*.bpf.c)
@@ -62,7 +62,7 @@ FUZZERS  := $(filter %_fuzz.c,$(FUZZ_SRC))
 UNIT_LAYERS := $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/.))))
 UNIT_LAYERS := $(foreach l,base prof agent backend lab,$(if $(wildcard tests/unit/$(l)/*_test.c),$(l)))
 
-PROGRAMS := $(B)/flame-agent $(if $(wildcard backend/main.c),$(B)/flame-backend) $(B)/flamelab $(B)/flame-agent-faulty $(B)/lab-init
+PROGRAMS := $(B)/flame-agent $(B)/flame-backend $(B)/flame-backend-faulty $(B)/flamelab $(B)/flame-agent-faulty $(B)/lab-init
 WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp))
 
 .PHONY: all
@@ -127,9 +127,15 @@ $(B)/flame-agent: $(call obj,agent/main.c agent/fault_none.c $(AGENT_SRC) $(PROF
 $(B)/flame-agent-faulty: $(call obj,agent/main.c agent/fault_seeded.c $(AGENT_SRC) $(PROF_SRC) $(BASE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_AGENT)
-$(B)/flame-backend: $(call obj,backend/main.c $(BACKEND_SRC) $(PROF_SRC) $(BASE_SRC))
+$(B)/flame-backend: $(call obj,backend/main.c backend/fault_none.c $(BACKEND_SRC) $(PROF_SRC) $(BASE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_BACKEND)
+# The same backend with its seeded faults; never shipped.
+$(B)/flame-backend-faulty: $(call obj,backend/main.c backend/fault_seeded.c $(BACKEND_SRC) $(PROF_SRC) $(BASE_SRC))
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_BACKEND)
+# The assembler includes the page's files, which -MMD does not see.
+$(call obj,backend/api_page.c) $(call san,backend/api_page.c): $(wildcard backend/web/*)
 $(B)/flamelab: $(call obj,lab/main.c $(LAB_SRC) $(PROF_SRC) $(BASE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_LAB)
@@ -205,7 +211,7 @@ fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/fuzz/%) ## run every fuzz target for FUZZ_SE
 
 .PHONY: lint format
 TIDY_SRC := $(BASE_SRC) $(PROF_SRC) $(AGENT_SRC) $(BACKEND_SRC) $(LAB_SRC) $(GUEST_SRC) agent/main.c agent/fault_seeded.c \
-	    lab/main.c $(wildcard backend/main.c)
+	    lab/main.c backend/main.c backend/fault_seeded.c
 lint: $(B)/deps/check $(TIDY_SRC:%.c=$(B)/lint/%.ok) ## format, layers, sizes, cppcheck, clang-tidy
 	@tools/lint.sh $(B)
 # The object stands for the file and all its headers, so only what changed is read again.
