@@ -87,7 +87,7 @@ static int load(struct collector *c)
 	c->skel->rodata->stacks_max = o->stacks_max;
 	c->skel->rodata->filter_tgids = o->tgid_count > 0;
 	c->skel->rodata->key_tids = o->key_tids;
-	c->skel->rodata->period_max_ns = events_period_ns(c->events) * 5 / 4;
+	c->skel->rodata->period_max_ns = events_clock(c->events)->period_max_ns;
 	r = bpf_map__set_max_entries(c->skel->maps.stacks, o->stacks_max);
 	if (r == 0)
 		r = bpf_map__set_max_entries(c->skel->maps.ledger, o->ledger_max);
@@ -362,7 +362,7 @@ static uint64_t tail_ns(
 
 static void add_cpu(struct collect_totals *t, struct cpu_counts *n, uint64_t stop_ns)
 {
-	uint64_t tail_us = tail_ns(n, t->start_ns, stop_ns, t->period_ns * 5 / 2) / 1000;
+	uint64_t tail_us = tail_ns(n, t->start_ns, stop_ns, 2 * t->period_max_ns) / 1000;
 
 	add_count(&t->taken, &n->taken);
 	add_count(&t->idle, &n->idle);
@@ -414,7 +414,7 @@ void collector_totals(const struct collector *c, struct collect_totals *ret)
 		.start_ns = c->skel->bss->start_ns,
 		.window_ns = stop_ns - c->skel->bss->start_ns,
 		.cpus = events_count(c->events),
-		.period_ns = events_period_ns(c->events),
+		.period_max_ns = events_clock(c->events)->period_max_ns,
 		.records_bad = c->records_bad,
 		.bpf_memory_bytes = bpf_memory(c),
 		.bpf_run_ns = c->run_ns,

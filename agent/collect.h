@@ -43,7 +43,7 @@ struct collect_totals {
 	uint64_t window_ns;
 	uint64_t start_ns; /* CLOCK_MONOTONIC */
 	uint64_t cpus;
-	uint64_t period_ns; /* base period */
+	uint64_t period_max_ns; /* the longest that is drawn */
 	struct sample_count taken, idle, filtered;
 	struct sample_count losses[SAMPLE_LOSS_COUNT];
 	uint64_t taken_sq;

@@ -10,7 +10,6 @@
 #include "base/buf.h"
 #include "base/def.h"
 #include "base/file.h"
-#include "base/rng.h"
 
 #include "agent/bpf/sample.h"
 
@@ -19,9 +18,9 @@
 
 struct events {
 	size_t count;
-	size_t next;        /* whose period is redrawn next */
-	uint64_t period_ns; /* base */
-	uint64_t due;       /* redraws owed, in units of 1/cycle: grows by count * elapsed */
+	size_t next;  /* whose period is redrawn next */
+	uint64_t due; /* redraws owed, in units of 1/cycle: grows by count * elapsed */
+	struct events_clock clock;
 	struct rng rng;
 	int fds[SAMPLE_CPUS_MAX];
 };
@@ -53,9 +52,24 @@ static int online_cpus(int *cpus, int max)
 	return r < 0 ? r : parse_cpus(buf_str(&b), cpus, max);
 }
 
-static uint64_t draw(struct events *e)
+struct events_clock events_clock_for(uint64_t frequency_hz)
 {
-	return rng_between(&e->rng, e->period_ns * 3 / 4, e->period_ns * 5 / 4);
+	/* Samples in a cycle. One that is short is longer in samples: timers are not that fast. */
+	uint64_t samples =
+		MAX(EVENTS_SAMPLES_PER_DRAW, REDRAW_INTERVAL_MIN_NS * frequency_hz / NSEC_PER_SEC);
+	struct events_clock c = {.cycle_ns = NSEC_PER_SEC * samples / frequency_hz};
+
+	/* n samples take n + 1/2 periods, see the header. */
+	c.period_ns = 2 * c.cycle_ns / (2 * samples + 1);
+	c.period_max_ns = c.period_ns * 4 / 3;
+	return c;
+}
+
+uint64_t events_draw_ns(const struct events_clock *c, struct rng *r)
+{
+	enum { MILLION = 1000000 };
+
+	return c->period_ns * MILLION / rng_between(r, MILLION * 3 / 4, MILLION * 5 / 4);
 }
 
 static int open_one(uint64_t period_ns, int cpu)
@@ -80,7 +94,7 @@ static int open_all(struct events *e)
 	if (count < 0)
 		return count;
 	for (int i = 0; i < count; i++) {
-		int fd = open_one(draw(e), cpus[i]);
+		int fd = open_one(events_draw_ns(&e->clock, &e->rng), cpus[i]);
 
 		if (fd == -ENODEV) /* went offline just now */
 			continue;
@@ -99,9 +113,7 @@ int events_new(uint64_t frequency_hz, uint64_t seed, struct events **ret)
 	if (!e)
 		return -ENOMEM;
 	e->rng = rng_seeded(seed);
-	/* n samples take n + 1/2 periods, see the header. */
-	e->period_ns = NSEC_PER_SEC * (2 * EVENTS_SAMPLES_PER_DRAW) /
-		       ((2 * EVENTS_SAMPLES_PER_DRAW + 1) * frequency_hz);
+	e->clock = events_clock_for(frequency_hz);
 	r = open_all(e);
 	if (r < 0) {
 		events_free(e);
@@ -135,9 +147,9 @@ int events_fd(const struct events *e, size_t i)
 	return e->fds[i];
 }
 
-uint64_t events_period_ns(const struct events *e)
+const struct events_clock *events_clock(const struct events *e)
 {
-	return e->period_ns;
+	return &e->clock;
 }
 
 int events_enable(struct events *e)
@@ -158,25 +170,21 @@ int events_disable(struct events *e)
 	return r;
 }
 
-/* After this time every CPU has had its turn. */
-static uint64_t cycle_ns(const struct events *e)
-{
-	return e->period_ns * EVENTS_SAMPLES_PER_DRAW + e->period_ns / 2;
-}
-
 uint64_t events_redraw_interval_ns(const struct events *e)
 {
-	uint64_t ns = cycle_ns(e) / e->count;
+	uint64_t ns = e->clock.cycle_ns / e->count;
 
 	return MIN(MAX(ns, REDRAW_INTERVAL_MIN_NS), REDRAW_INTERVAL_MAX_NS);
 }
 
 int events_redraw(struct events *e, uint64_t elapsed_ns)
 {
+	uint64_t cycle_ns = e->clock.cycle_ns;
+
 	/* After a long pause one round is enough. */
-	e->due += MIN(elapsed_ns, cycle_ns(e)) * e->count;
-	for (; e->due >= cycle_ns(e); e->due -= cycle_ns(e)) {
-		uint64_t period_ns = draw(e);
+	e->due += MIN(elapsed_ns, cycle_ns) * e->count;
+	for (; e->due >= cycle_ns; e->due -= cycle_ns) {
+		uint64_t period_ns = events_draw_ns(&e->clock, &e->rng);
 
 		if (ioctl(e->fds[e->next], PERF_EVENT_IOC_PERIOD, &period_ns) < 0)
 			return -errno;
