@@ -241,6 +241,41 @@ static int add_counted(struct assembly *a, const struct collect_stack *c)
 	return add_sample(a, r, values);
 }
 
+const char *assemble_lost_marker(enum sample_loss loss)
+{
+	switch (loss) {
+	case SAMPLE_LOSS_RING_FULL:
+		return "[lost: ring full]";
+	case SAMPLE_LOSS_MAP_FULL:
+		return "[lost: too many stacks]";
+	case SAMPLE_LOSS_MAP_BUSY:
+		return "[lost: stacks busy]";
+	case SAMPLE_LOSS_LEDGER_FULL: /* the stack was counted */
+	case SAMPLE_LOSS_NESTED:      /* the next sample has its weight */
+	case SAMPLE_LOSS_COUNT:
+		return NULL;
+	}
+	return NULL;
+}
+
+static int add_lost(struct assembly *a, enum sample_loss loss)
+{
+	const struct sample_count *lost = &a->in->losses[loss];
+	const char *marker = assemble_lost_marker(loss);
+	int r;
+
+	if (!marker || lost->samples == 0)
+		return 0;
+	a->frame_count = 0;
+	r = add_marker(a, marker);
+	if (r < 0)
+		return r;
+	a->totals.samples += lost->samples;
+	a->totals.weight_ns += lost->weight_ns;
+	return profile_add(a->profile, a->frames, a->frame_count, NULL, 0,
+		(const int64_t[]){(int64_t)lost->samples, (int64_t)lost->weight_ns});
+}
+
 int assemble_profile(
 	struct profile *p, const struct assemble_input *in, struct assemble_totals *ret)
 {
@@ -258,6 +293,12 @@ int assemble_profile(
 		if (r < 0)
 			return r;
 		fault_slow();
+	}
+	for (int i = 0; i < SAMPLE_LOSS_COUNT && in->losses; i++) {
+		int r = add_lost(&a, (enum sample_loss)i);
+
+		if (r < 0)
+			return r;
 	}
 	*ret = a.totals;
 	return 0;

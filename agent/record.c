@@ -370,6 +370,7 @@ static int collect_results(
 				.count = n,
 				.symbolizer = r->symbolizer,
 				.kernel_names = names,
+				.losses = s->totals.losses,
 				.with_tid = r->conf->tid,
 			},
 			&s->profile);

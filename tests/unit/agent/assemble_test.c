@@ -85,3 +85,44 @@ Test(assemble, a_count_becomes_a_sample_and_a_lost_stack_says_so)
 	symbolizer_free(symbolizer);
 	free(r);
 }
+
+Test(assemble, lost_samples_are_in_the_profile_by_reason)
+{
+	struct symbolizer_options options = {0};
+	struct sample_count losses[SAMPLE_LOSS_COUNT] = {
+		[SAMPLE_LOSS_RING_FULL] = {3, 30},
+		[SAMPLE_LOSS_MAP_FULL] = {5, 500},
+		[SAMPLE_LOSS_LEDGER_FULL] = {7, 700}, /* their stacks were counted */
+		[SAMPLE_LOSS_NESTED] = {2, 0},
+	};
+	struct assemble_totals totals;
+	struct symbolizer *symbolizer;
+	struct profile *p;
+	struct stacks *records;
+	struct sample s;
+
+	cr_assert_eq(symbolizer_new(&options, &symbolizer), 0);
+	cr_assert_eq(profile_new(1 << 20, &p), 0);
+	cr_assert_eq(stacks_new(16, 1 << 20, &records), 0);
+	cr_assert_eq(assemble_profile(p,
+			     &(struct assemble_input){
+				     .records = records,
+				     .symbolizer = symbolizer,
+				     .losses = losses,
+			     },
+			     &totals),
+		0);
+	cr_assert_eq(totals.samples, 8);
+	cr_assert_eq(totals.weight_ns, 530);
+	cr_assert_eq(profile_sample_count(p), 2);
+	cr_assert(profile_sample_at(p, 0, &s));
+	cr_assert_eq(s.frame_count, 1);
+	cr_assert_str_eq(frame_name(p, &s, 0), "[lost: ring full]");
+	cr_assert_eq(s.values[1], 30);
+	cr_assert(profile_sample_at(p, 1, &s));
+	cr_assert_str_eq(frame_name(p, &s, 0), "[lost: too many stacks]");
+	cr_assert_eq(s.values[0], 5);
+	profile_free(p);
+	stacks_free(records);
+	symbolizer_free(symbolizer);
+}
