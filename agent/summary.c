@@ -318,7 +318,7 @@ static void text_losses(const struct summary *s, struct buf *out)
 	char human[STR_HUMAN_MAX];
 	bool any = false;
 
-	(void)buf_append_str(out, "  losses   ");
+	(void)buf_append_str(out, "  losses    ");
 	for (int i = 0; i < SAMPLE_LOSS_COUNT; i++) {
 		const struct sample_count *l = &s->totals.losses[i];
 
@@ -341,13 +341,57 @@ static void text_losses(const struct summary *s, struct buf *out)
 	(void)buf_append_str(out, any ? "\n" : " none\n");
 }
 
+/* How many stacks reach down to their thread's first frame, and why the others do not. */
 static void text_ends(const struct summary *s, struct buf *out)
 {
-	(void)buf_append_str(out, "  stacks end");
+	static const char *const words[SAMPLE_END_COUNT] = {
+		[SAMPLE_END_ROOT] = "complete",
+		[SAMPLE_END_NO_FP] = "cut at code without frame pointers",
+		[SAMPLE_END_UNREADABLE] = "not readable",
+		[SAMPLE_END_DEPTH] = "too deep",
+		[SAMPLE_END_NO_USER] = "kernel only",
+	};
+
+	(void)buf_append_str(out, "  stacks     ");
 	for (int i = 0; i < SAMPLE_END_COUNT; i++)
-		(void)buf_printf(
-			out, " %s %llu", end_names[i], (unsigned long long)s->totals.ends[i]);
+		if (s->totals.ends[i] || i == SAMPLE_END_ROOT)
+			(void)buf_printf(out, "%s%llu %s", i == SAMPLE_END_ROOT ? "" : ", ",
+				(unsigned long long)s->totals.ends[i], words[i]);
 	(void)buf_append_char(out, '\n');
+}
+
+/* The profile against the ledger, in words: 4 sigma are what chance does not do. */
+static void text_ledger(const struct summary *s, struct buf *out)
+{
+	int64_t off_ns = (int64_t)(s->profile.weight_ns - s->ledger_cpu_ns);
+	char a[STR_HUMAN_MAX];
+	char b[STR_HUMAN_MAX];
+
+	(void)buf_printf(out,
+		"  ledger     %s on CPU by the scheduler's switches; the profile has %s %s "
+		"(%+.1f sigma%s)\n",
+		str_human_ns(s->ledger_cpu_ns, a),
+		str_human_ns((uint64_t)(off_ns < 0 ? -off_ns : off_ns), b),
+		off_ns < 0 ? "less" : "more", s->deviation_sigmas,
+		s->deviation_sigmas > 4 || s->deviation_sigmas < -4 ? ": more than chance"
+								    : ", sampling error");
+}
+
+static void text_own(const struct summary *s, struct buf *out)
+{
+	const struct collect_totals *t = &s->totals;
+	char a[STR_HUMAN_MAX];
+	char b[STR_HUMAN_MAX];
+	char c[STR_HUMAN_MAX];
+
+	(void)buf_printf(out, "  own CPU    start %s, window %s, end %s",
+		str_human_ns(s->own_cpu_start_ns, a), str_human_ns(s->own_cpu_window_ns, b),
+		str_human_ns(s->own_cpu_flush_ns, c));
+	if (t->bpf_run_count)
+		(void)buf_printf(out, "; BPF %s in %llu runs", str_human_ns(t->bpf_run_ns, a),
+			(unsigned long long)t->bpf_run_count);
+	(void)buf_printf(out, "\n  own memory %s resident at most, %s in the kernel\n",
+		str_human_bytes(s->own_rss_peak_bytes, a), str_human_bytes(t->bpf_memory_bytes, b));
 }
 
 /* The buffer keeps its first error, which summary_text returns. */
@@ -357,36 +401,32 @@ int summary_text(const struct summary *s, struct buf *out)
 	const struct symbolizer_stats *y = &s->symbols;
 	char a[STR_HUMAN_MAX];
 	char b[STR_HUMAN_MAX];
-	char c[STR_HUMAN_MAX];
 
 	(void)buf_printf(out,
 		"  event      " SUMMARY_EVENT " at %llu Hz on %llu CPUs, really %.1f Hz, "
 		"for %s\n",
 		(unsigned long long)s->frequency_hz, (unsigned long long)t->cpus,
 		s->frequency_real_hz, str_human_ns(t->window_ns, a));
-	(void)buf_printf(out, "  samples    %llu, weight %s; idle %llu, %s; other processes %llu\n",
+	(void)buf_printf(out, "  samples    %llu for %s of CPU time; CPUs idle %s",
 		(unsigned long long)s->profile.samples, str_human_ns(s->profile.weight_ns, a),
-		(unsigned long long)t->idle.samples, str_human_ns(t->idle.weight_ns, b),
-		(unsigned long long)t->filtered.samples);
-	(void)buf_printf(out, "  ledger     %s on CPU; the profile is %+.2f sigma off (sigma %s)\n",
-		str_human_ns(s->ledger_cpu_ns, a), s->deviation_sigmas,
-		str_human_ns((uint64_t)s->sigma_ns, b));
+		str_human_ns(t->idle.weight_ns, b));
+	if (t->filtered.samples)
+		(void)buf_printf(
+			out, "; other processes %s", str_human_ns(t->filtered.weight_ns, a));
+	(void)buf_append_char(out, '\n');
+	text_ledger(s, out);
 	text_losses(s, out);
 	text_ends(s, out);
 	(void)buf_printf(out,
-		"  symbols    %llu of %llu user, %llu of %llu kernel frames named, "
-		"%llu files, %llu failed\n",
+		"  symbols    %llu of %llu user and %llu of %llu kernel frames have names, "
+		"from %llu files",
 		(unsigned long long)y->resolved, (unsigned long long)y->frames,
 		(unsigned long long)(y->kernel_frames - y->kernel_unresolved),
-		(unsigned long long)y->kernel_frames, (unsigned long long)y->files,
-		(unsigned long long)y->files_failed);
-	(void)buf_printf(out, "  own CPU    start %s, window %s, end %s",
-		str_human_ns(s->own_cpu_start_ns, a), str_human_ns(s->own_cpu_window_ns, b),
-		str_human_ns(s->own_cpu_flush_ns, c));
-	if (t->bpf_run_count)
-		(void)buf_printf(out, "; BPF %s in %llu runs", str_human_ns(t->bpf_run_ns, a),
-			(unsigned long long)t->bpf_run_count);
-	(void)buf_printf(out, "\n  own memory %s resident at most, %s in the kernel\n",
-		str_human_bytes(s->own_rss_peak_bytes, a), str_human_bytes(t->bpf_memory_bytes, b));
+		(unsigned long long)y->kernel_frames, (unsigned long long)y->files);
+	if (y->files_failed)
+		(void)buf_printf(
+			out, "; %llu could not be read", (unsigned long long)y->files_failed);
+	(void)buf_append_char(out, '\n');
+	text_own(s, out);
 	return buf_error(out);
 }

@@ -120,6 +120,26 @@ Test(summary, text_tells_of_losses_by_reason)
 	buf_done(&out);
 }
 
+Test(summary, text_says_how_far_the_profile_is_from_the_ledger)
+{
+	struct summary s = fixture();
+	struct buf out = BUF_INIT(65536);
+
+	cr_assert_eq(summary_text(&s, &out), 0);
+	cr_assert_not_null(strstr(buf_str(&out), "the profile has 100 ms more (+0.6 sigma, "), "%s",
+		buf_str(&out));
+	cr_assert_not_null(strstr(buf_str(&out), "12 cut at code without frame pointers"));
+	cr_assert_null(strstr(buf_str(&out), "too deep"), "what did not happen is left out");
+	s.profile.weight_ns = 1000000000;
+	summary_judge(&s);
+	buf_done(&out);
+	out = (struct buf)BUF_INIT(65536);
+	cr_assert_eq(summary_text(&s, &out), 0);
+	cr_assert_not_null(strstr(buf_str(&out), " less ("), "%s", buf_str(&out));
+	cr_assert_not_null(strstr(buf_str(&out), "more than chance"));
+	buf_done(&out);
+}
+
 Test(summary, facts_travel_in_the_profile)
 {
 	struct summary s = fixture();
