@@ -191,3 +191,15 @@ int preflight_output(const char *path, struct buf *why)
 			strerror(error)); /* a full buffer keeps the start */
 	return -error;
 }
+
+int preflight_ready_fd(int fd, struct buf *why)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
+		return 0;
+	(void)buf_printf(why,
+		"--ready-fd %d is not open for writing: redirect it, as in --ready-fd %d %d>FILE",
+		fd, fd, fd); /* fits */
+	return -EBADF;
+}

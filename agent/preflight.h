@@ -16,5 +16,7 @@ int preflight_system(struct buf *why);
 int preflight_pids(const uint64_t *pids, size_t count, struct buf *why);
 /* The file can be created, or replaced, where it is to be written. Leaves nothing behind. */
 int preflight_output(const char *path, struct buf *why);
+/* The descriptor was handed to us, open for writing. Call it before opening anything. */
+int preflight_ready_fd(int fd, struct buf *why);
 
 #endif

@@ -57,22 +57,26 @@ static const struct opt_spec specs[] = {
 	{"frequency", 'F', OPT_U64, offsetof(struct conf, frequency_hz), .arg = "HZ", .def = "99",
 		.min = 1, .max = EVENTS_FREQUENCY_MAX_HZ, .help = "samples a second on each CPU"},
 	{"pid", 'p', OPT_U64_LIST, offsetof(struct conf, pids), .arg = "PID", .min = 1,
-		.max = 4194304, .help = "only this process; may be repeated (all processes)"},
+		.max = 4194304, .help = "only this process; without it, all of them"},
 	{"output", 'o', OPT_STR, offsetof(struct conf, output), .arg = "FILE", .def = "profile.svg",
 		.help = "ends in .svg, .folded or .pb.gz (pprof)"},
 	{"comm", 0, OPT_FLAG, offsetof(struct conf, comm), .def = "on",
-		.help = "process name as first level of .svg and .folded"},
+		.help = "process name as first level of .svg and .folded;\n"
+			"--no-comm merges processes"},
 	{"tid", 0, OPT_FLAG, offsetof(struct conf, tid), .help = "keep threads apart by their tid"},
 	{"jitter-seed", 0, OPT_U64, offsetof(struct conf, jitter_seed), .arg = "N", .def = "1",
 		.help = "seed of the sampling periods"},
 	{"summary", 0, OPT_STR, offsetof(struct conf, summary), .arg = "FILE",
-		.help = "write counts, losses and the ledger there as JSON"},
+		.help = "write counts, losses and each thread's time there as JSON"},
 	{"ready-fd", 0, OPT_U64, offsetof(struct conf, ready_fd), .arg = "FD", .max = 1023,
-		.help = "write one byte there when all CPUs are sampled"},
+		.help = "write one byte there when all CPUs are sampled,\n"
+			"in each window of --repeat"},
 	{"stacks-max", 0, OPT_U64, offsetof(struct conf, stacks_max), .arg = "N", .def = "16384",
-		.min = 64, .max = 1048576, .help = "distinct stacks that are kept"},
+		.min = 64, .max = 1048576,
+		.help = "distinct stacks that are kept;\n"
+			"others become one [lost] bar"},
 	{"threads-max", 0, OPT_U64, offsetof(struct conf, threads_max), .arg = "N", .def = "16384",
-		.min = 64, .max = 1048576, .help = "threads in the ledger"},
+		.min = 64, .max = 1048576, .help = "threads whose time is kept"},
 	{"repeat", 0, OPT_U64, offsetof(struct conf, repeat), .arg = "N", .def = "1", .min = 1,
 		.max = 100000,
 		.help = "record N windows, each from loading to unloading;\n"
@@ -80,6 +84,14 @@ static const struct opt_spec specs[] = {
 	{"quiet", 'q', OPT_FLAG, offsetof(struct conf, quiet), .help = "no progress, no summary"},
 	{0},
 };
+
+static const char examples[] =
+	"Examples:\n"
+	"  flame-agent record -d 30s -o all.svg             open all.svg in a browser\n"
+	"  flame-agent record -p 4242 -F 997 -o one.pb.gz   go tool pprof -http=: one.pb.gz\n"
+	"  flame-agent record -d 5m -o all.folded           one line a stack, for scripts\n"
+	"Needs root or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Times are\n"
+	"CPU time: what waits is not in the graph. Exit: 0 written, 1 failed, 2 wrong usage.\n";
 
 typedef int write_fn(const struct conf *c, const struct profile *p, struct buf *out);
 
@@ -215,8 +227,10 @@ static int on_progress(struct loop *l, uint32_t events, void *data)
 
 	(void)l;
 	(void)events;
-	(void)fprintf(stderr, "\r\033[Krecording %.1f of %.1f s, %llu samples, %zu stacks", s,
-		(double)r->conf->duration_ns / 1e9,
+	(void)fprintf(stderr,
+		"\r\033[Krecording %.1f of %.1f s, %llu samples, %zu stacks (^C ends it and "
+		"writes)",
+		s, (double)r->conf->duration_ns / 1e9,
 		(unsigned long long)collector_samples(r->collector), stacks_count(r->stacks));
 	return 0;
 }
@@ -237,6 +251,17 @@ static int add_sources(struct recording *r)
 	if (e == 0 && !r->conf->quiet && isatty(STDERR_FILENO))
 		e = loop_add_timer(r->loop, PROGRESS_NS, PROGRESS_NS, on_progress, r, &source);
 	return e;
+}
+
+/* A closed terminal ends the window as ^C does; under nohup it is to go on. */
+static int add_hangup(struct recording *r)
+{
+	struct loop_source *source;
+	struct sigaction now;
+
+	if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+		return 0;
+	return loop_add_signal(r->loop, SIGHUP, on_signal, r, &source);
 }
 
 /* Everything up to the first sample. Signals are blocked from here on, so none is missed. */
@@ -263,6 +288,8 @@ static int prepare(struct recording *r)
 		e = loop_add_signal(r->loop, SIGINT, on_signal, r, &source);
 	if (e == 0)
 		e = loop_add_signal(r->loop, SIGTERM, on_signal, r, &source);
+	if (e == 0)
+		e = add_hangup(r);
 	if (e == 0)
 		e = stacks_new(conf->stacks_max * 2, RECORDS_BYTES_MAX, &r->stacks);
 	if (e == 0)
@@ -418,6 +445,21 @@ static void warn_of_trouble(const struct recording *r, const struct summary *s)
 			"wanted_hz=%llu real_hz=%.1f hint=\"the kernel throttled sampling "
 			"(kernel.perf_event_max_sample_rate) or the CPUs were not scheduled\"",
 			(unsigned long long)s->frequency_hz, s->frequency_real_hz);
+	if (s->totals.losses[SAMPLE_LOSS_MAP_FULL].samples)
+		log_warn("record", "keep stacks", 0,
+			"lost_samples=%llu hint=\"there were more distinct stacks than "
+			"--stacks-max=%llu: raise it, or record shorter\"",
+			(unsigned long long)s->totals.losses[SAMPLE_LOSS_MAP_FULL].samples,
+			(unsigned long long)r->conf->stacks_max);
+	if (s->totals.losses[SAMPLE_LOSS_RING_FULL].samples)
+		log_warn("record", "keep stacks", 0,
+			"lost_samples=%llu hint=\"the agent did not run often enough to fetch "
+			"them: the machine is overloaded, or lower --frequency\"",
+			(unsigned long long)s->totals.losses[SAMPLE_LOSS_RING_FULL].samples);
+	if (s->profile.samples == 0)
+		log_warn("record", "find samples", 0, "hint=\"%s\"",
+			r->conf->pids.count > 0 ? "the processes of --pid have ended or did not run"
+						: "nothing ran on the sampled CPUs");
 	if (r->stacks_dropped)
 		log_warn("record", "keep stacks", -ENOBUFS, "stacks=%llu",
 			(unsigned long long)r->stacks_dropped);
@@ -459,8 +501,6 @@ static int write_summary(const struct conf *conf, const struct summary *s)
 	_cleanup_(buf_done) struct buf json = BUF_INIT(OUTPUT_BYTES_MAX);
 	int e = 0;
 
-	if (!conf->quiet && summary_text(s, &text) == 0)
-		(void)printf("%s  written    %s\n", buf_str(&text), conf->output);
 	if (conf->summary) {
 		e = summary_json(s, &json);
 		if (e == 0)
@@ -468,6 +508,11 @@ static int write_summary(const struct conf *conf, const struct summary *s)
 		if (e < 0)
 			log_error("record", "write summary", e, "file=%s", conf->summary);
 	}
+	/* The files are written: who closed stdout did not want this. */
+	if (!conf->quiet && summary_text(s, &text) == 0 &&
+		(printf("%s  written    %s\n", buf_str(&text), conf->output) < 0 ||
+			fflush(stdout) != 0))
+		log_warn("record", "print the summary", -errno, "written=%s", conf->output);
 	return e;
 }
 
@@ -540,7 +585,15 @@ static int check(const struct conf *conf)
 			conf->output);
 		return RECORD_EXIT_USAGE;
 	}
-	e = preflight_pids(conf->pids.u64, conf->pids.count, &why);
+	if (conf->summary && strcmp(conf->summary, conf->output) == 0) {
+		(void)fprintf(stderr,
+			"flame-agent: --output and --summary are both '%s': give two files\n",
+			conf->output);
+		return RECORD_EXIT_USAGE;
+	}
+	e = conf->ready_fd > 0 ? preflight_ready_fd((int)conf->ready_fd, &why) : 0;
+	if (e == 0)
+		e = preflight_pids(conf->pids.u64, conf->pids.count, &why);
 	if (e == 0)
 		e = preflight_output(conf->output, &why);
 	if (e == 0 && conf->summary)
@@ -590,7 +643,9 @@ int record_profile(
 
 int record_help(struct buf *out)
 {
-	return opts_help(specs, out);
+	int r = opts_help(specs, out);
+
+	return r < 0 ? r : buf_printf(out, "\n%s", examples);
 }
 
 int record_main(int argc, char **argv, const char *version)
@@ -607,7 +662,9 @@ int record_main(int argc, char **argv, const char *version)
 		_cleanup_(buf_done) struct buf help = BUF_INIT(65536);
 
 		(void)record_help(&help); /* fits */
-		(void)printf("Usage: flame-agent record [OPTION]...\n%s", buf_str(&help));
+		(void)printf("Usage: flame-agent record [OPTION]...   profile this machine into a "
+			     "file\n\n%s",
+			buf_str(&help));
 		return RECORD_EXIT_OK;
 	}
 	if (r < 0) {
@@ -619,6 +676,7 @@ int record_main(int argc, char **argv, const char *version)
 			stderr, "flame-agent: record takes no operand '%s'\n", argv[operands]);
 		return RECORD_EXIT_USAGE;
 	}
+	(void)signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error, not our end */
 	if (fault_init(&fault) < 0) {
 		(void)fprintf(stderr, "flame-agent: FLAME_FAULT names no fault\n");
 		return RECORD_EXIT_USAGE;

@@ -45,6 +45,8 @@ refused "a directory that does not exist" 1 "cannot be written" -o "$T/none/x.sv
 mkdir "$T/dir.svg"
 refused "a directory as output" 1 "not a regular file" -o "$T/dir.svg"
 refused "an unwritable summary" 1 "cannot be written" -o "$T/x.svg" --summary "$T/none/s.json"
+refused "one file for profile and summary" 2 "give two files" -o "$T/x.svg" --summary "$T/x.svg"
+refused "a ready descriptor that is not open" 1 "not open for writing" -o "$T/x.svg" --ready-fd 77
 refused "an operand" 2 "no operand" -o "$T/x.svg" more
 [ ! -e "$T/x.svg" ]
 holds $? "a refused recording leaves no file" "$T/x.svg exists"
@@ -122,6 +124,37 @@ judge "the ledger is schedstat (lock_convoy)" ledger "$T/convoy.folded.json" "$T
 holds $? "the agent's programs and maps are seen while it runs" "$(cat "$T/held")"
 all_gone <"$T/held"
 holds $? "nothing stays loaded" "of $(tr '\n' ' ' <"$T/held")"
+
+# --- what ends it early, or takes its outputs away
+
+start hup.folded -d 120s
+kill -HUP "$agent"
+wait "$agent"
+holds $? "SIGHUP ends the window and writes the profile" "$(cat "$T/hup.folded.err")"
+(trap '' HUP && exec "$A" record -q -d 1s -o "$T/nohup.folded" --ready-fd 9 9>"$T/nohup.ready") &
+agent=$!
+bg+=("$agent")
+until [ -s "$T/nohup.ready" ]; do kill -0 "$agent" 2>/dev/null || break; done
+kill -HUP "$agent"
+wait "$agent" && [ -s "$T/nohup.folded" ]
+holds $? "under nohup SIGHUP ends nothing" "exit $?"
+"$A" record -d 50ms -o "$T/shut.folded" --summary "$T/shut.json" <&- >&- 2>&- && [ -s "$T/shut.json" ]
+holds $? "closed standard descriptors harm no file" "exit $?"
+"$A" record -d 50ms -o "$T/gone.folded" --summary "$T/gone.json" >/dev/full 2>"$T/gone.err" &&
+	[ -s "$T/gone.json" ] && grep -q 'print the summary' "$T/gone.err"
+holds $? "a full stdout is told, and the files are written" "$(cat "$T/gone.err")"
+sleep 60 &
+sleeper=$!
+bg+=("$sleeper")
+"$A" record -q -d 50ms -p "$sleeper" -o "$T/idle.svg" 2>"$T/idle.err" && grep -q 'did not run' "$T/idle.err" &&
+	xmllint --noout "$T/idle.svg"
+holds $? "a process that does not run gives an empty graph and a hint" "$(cat "$T/idle.err")"
+
+# --- more stacks than there is room for
+
+"$A" record -q -d 1s -F 4999 --tid --stacks-max 64 -o "$T/full.folded" --summary "$T/full.json" 2>"$T/full.err"
+holds $? "record with too many stacks" "$(cat "$T/full.err")"
+judge "lost samples are counted, shown, and in the sum" lost "$T/full.folded" "$T/full.json"
 
 # --- outputs
 

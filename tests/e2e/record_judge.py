@@ -99,6 +99,18 @@ def losses(summary):
     assert not lost and not s["stacks_missing"] and not s["records_bad"] and not s["ledger_lost"], str(lost)
 
 
+def lost(profile, summary):
+    """The stacks that found no room stand in the profile as one, and it sums up as any other."""
+    s = load(summary)
+    want = s["losses"]["map_full"]["weight_ns"]
+    assert want > 0, "nothing was lost"
+    stacks = folded(profile)
+    got = sum(v for frames, v in stacks if frames == ["[lost: too many stacks]"])
+    assert got == want, "shown %d, counted %d" % (got, want)
+    assert sum(v for _, v in stacks) == s["weight_ns"], "the sum is not the weight"
+    sums(summary)
+
+
 def window(summary):
     """taken + idle + filtered is the window less at most a period on each CPU."""
     s = load(summary)

@@ -68,3 +68,19 @@ Test(preflight, outputs_that_cannot_be_written_are_refused)
 	cr_assert_eq(preflight_output("", &why), -EINVAL);
 	buf_done(&why);
 }
+
+Test(preflight, a_ready_descriptor_is_open_for_writing)
+{
+	struct buf why = BUF_INIT(1024);
+	int ends[2];
+
+	cr_assert_eq(pipe(ends), 0);
+	cr_assert_eq(preflight_ready_fd(ends[1], &why), 0);
+	cr_assert_eq(why.size, 0);
+	cr_assert_eq(preflight_ready_fd(ends[0], &why), -EBADF);
+	cr_assert_not_null(strstr(buf_str(&why), "--ready-fd"));
+	(void)close(ends[1]);
+	cr_assert_eq(preflight_ready_fd(ends[1], &why), -EBADF);
+	(void)close(ends[0]);
+	buf_done(&why);
+}
