@@ -3,7 +3,8 @@
  *
  * Expressions are POSIX extended ones, anchored at both ends. What people write for RE2 is translated where it
  * means the same: (?: becomes (, \d a class. What could eat the server is refused: back references take
- * exponential time, and glibc unrolls {m,n}, nested ones by their product.
+ * exponential time, and glibc copies what stands before {m,n} and +, so that nested ones multiply. The size
+ * of what it builds is estimated while translating.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,7 +14,7 @@
 #include "base/buf.h"
 #include "base/def.h"
 
-enum { REPEAT_PRODUCT_MAX = 1000, REGEX_TEXT_MAX = 4 * 2048 + 8, REGEX_DEPTH_MAX = 64 };
+enum { REGEX_SIZE_MAX = 4096, REGEX_DEPTH_MAX = 64, REGEX_TEXT_MAX = 5 * 2048 };
 
 struct scanner {
 	const char *at;
@@ -124,7 +125,7 @@ static const char *bracket_end(const char *s)
 	return *p ? p : NULL;
 }
 
-/* The larger bound of "{m,n}" at s; an open one counts as a copy more than its start. */
+/* How many copies "{m,n}" at s makes; an open one is a copy more than its start. */
 static unsigned int repeat_max(const char *s)
 {
 	unsigned int max = 1, number = 0;
@@ -132,7 +133,7 @@ static unsigned int repeat_max(const char *s)
 	for (s++; *s && *s != '}'; s++) {
 		if (*s >= '0' && *s <= '9')
 			number = MIN(number * 10 + (unsigned int)(*s - '0'),
-				(unsigned int)REPEAT_PRODUCT_MAX + 1);
+				(unsigned int)REGEX_SIZE_MAX);
 		else
 			number = 0;
 		max = MAX(max, number);
@@ -140,60 +141,84 @@ static unsigned int repeat_max(const char *s)
 	return max + 1;
 }
 
-/* Translates value for regcomp. 0 or -EINVAL with a static *why. */
-static int translate(const char *value, struct buf *out, const char **why)
+/* The size of what was read so far, in atoms, per open parenthesis. */
+struct size_estimate {
+	unsigned int sum[REGEX_DEPTH_MAX + 1];
+	unsigned int last; /* of what a repetition would copy */
+	unsigned int depth;
+};
+
+/* Takes the character at p, which is no escape and no bracket. False when it is too much or unbalanced. */
+static bool estimate(struct size_estimate *e, const char *p)
 {
-	unsigned int product = 1, depth = 0;
+	unsigned int *sum = &e->sum[e->depth];
+
+	if (*p == '(') {
+		if (e->depth == REGEX_DEPTH_MAX)
+			return false;
+		e->sum[++e->depth] = 1;
+		e->last = 0;
+	} else if (*p == ')') {
+		/* An unbalanced one would close our own parenthesis, and with it the anchors. */
+		if (e->depth == 0)
+			return false;
+		e->last = *sum;
+		sum = &e->sum[--e->depth];
+		*sum += e->last;
+	} else if (*p == '+' || *p == '{') {
+		unsigned int copies = *p == '+' ? 2 : repeat_max(p);
+
+		*sum += e->last * (copies - 1);
+		e->last *= copies;
+	} else if (*p != '*' && *p != '?') {
+		*sum += 1;
+		e->last = 1;
+	}
+	return *sum <= REGEX_SIZE_MAX && e->last <= REGEX_SIZE_MAX;
+}
+
+/* Translates value for regcomp. False when it is refused. */
+static bool translate(const char *value, struct buf *out)
+{
+	struct size_estimate e = {0};
 
 	(void)buf_append_str(out, "^(");
 	for (const char *p = value; *p; p++) {
-		if (*p == '\\' && p[1] == 'd') {
-			(void)buf_append_str(out, "[0-9]");
+		if (*p == '\\' && p[1] >= '0' && p[1] <= '9')
+			return false;
+		if (*p == '\\' && p[1]) {
+			(void)buf_append(out, p[1] == 'd' ? "[0-9]" : p, p[1] == 'd' ? 5 : 2);
 			p++;
-		} else if (*p == '\\' && p[1] >= '0' && p[1] <= '9') {
-			*why = "back references are not supported";
-			return -EINVAL;
-		} else if (*p == '\\' && p[1]) {
-			(void)buf_append(out, p++, 2);
+			if (!estimate(&e, "x"))
+				return false;
 		} else if (*p == '[') {
 			const char *end = bracket_end(p);
 
-			if (!end) {
-				*why = "not a valid regular expression";
-				return -EINVAL;
-			}
+			if (!end || !estimate(&e, "x"))
+				return false;
 			(void)buf_append(out, p, (size_t)(end - p) + 1);
 			p = end;
 		} else {
-			if (*p == '{')
-				product *= repeat_max(p);
-			if (*p == ')' && depth-- == 0) {
-				/* It would close our own parenthesis, and with it the anchors. */
-				*why = "not a valid regular expression";
-				return -EINVAL;
-			}
-			if (*p == '(')
-				depth++;
-			if (product > REPEAT_PRODUCT_MAX || depth > REGEX_DEPTH_MAX) {
-				*why = "regular expression too large";
-				return -EINVAL;
-			}
+			if (!estimate(&e, p))
+				return false;
 			(void)buf_append_char(out, *p);
 			if (*p == '(' && p[1] == '?' && p[2] == ':')
 				p += 2;
 		}
 	}
 	(void)buf_append_str(out, ")$");
-	return 0;
+	return true;
 }
 
 static int compile(const char *value, const char **why, regex_t *ret)
 {
-	_cleanup_(buf_done) struct buf text = BUF_INIT(REGEX_TEXT_MAX + 5 * 2048);
-	int r = translate(value, &text, why);
+	_cleanup_(buf_done) struct buf text = BUF_INIT(REGEX_TEXT_MAX);
 
-	if (r < 0)
-		return r;
+	if (!translate(value, &text)) {
+		*why = "regular expression not supported: unbalanced, too large, or a back "
+		       "reference";
+		return -EINVAL;
+	}
 	if (buf_error(&text))
 		return -ENOMEM;
 	if (regcomp(ret, text.data, REG_EXTENDED | REG_NOSUB) != 0) {
