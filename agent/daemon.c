@@ -209,7 +209,7 @@ static void take_reply(struct daemon *d, const struct daemon_http_reply *r)
 	d->backend_error[0] = d->backend_missed[0] = '\0';
 	if (commands_told(d->commands, d->heartbeat_change) < 0)
 		log_error("daemon", "write commands.json", -EIO, "dir=%s", d->conf.state_dir);
-	if (reply.interval_ns > 0)
+	if (reply.interval_ns > 0 && d->conf.heartbeat_ns == DAEMON_CONF_HEARTBEAT_NS)
 		d->interval_ns = reply.interval_ns;
 	if (reply.time_unix_ms > 0)
 		d->clock_ahead_ms = reply.time_unix_ms - now_unix_ms();

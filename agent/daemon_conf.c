@@ -32,7 +32,9 @@ const struct opt_spec daemon_conf_specs[] = {
 	{"state-dir", 0, OPT_STR, AT(state_dir), .arg = "DIR", .def = "/var/lib/flame-agent",
 		.help = "identity, commands done and windows not yet sent"},
 	{"heartbeat", 0, OPT_DURATION, AT(heartbeat_ns), .arg = "TIME", .def = "30s", .min = 1e8,
-		.max = 3600e9, .help = "how often to tell the backend, +-10 %"},
+		.max = 3600e9,
+		.help = "how often to ask the backend, +-10 %; left at 30s, the backend may "
+			"choose"},
 	{"spool-mb", 0, OPT_U64, AT(spool_mb), .arg = "MB", .def = "256", .min = 1, .max = 1048576,
 		.help = "windows that wait for the backend: at most so much; the oldest go first"},
 	{"spool-windows", 0, OPT_U64, AT(spool_windows), .arg = "N", .def = "1440", .min = 1,

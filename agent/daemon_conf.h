@@ -9,7 +9,11 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/def.h"
 #include "base/opts.h"
+
+/* Who leaves the heartbeat at this lets the backend choose. */
+#define DAEMON_CONF_HEARTBEAT_NS (30 * NSEC_PER_SEC)
 
 struct daemon_conf {
 	const char *config; /* "": none */

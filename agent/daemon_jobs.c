@@ -33,6 +33,7 @@ struct job {
 	uint64_t kernel_bytes;
 	enum command_state end_state; /* when stopping */
 	char end_text[COMMAND_TEXT_MAX];
+	char error[RECORDER_TEXT_MAX]; /* of the last window that failed */
 };
 
 struct jobs {
@@ -150,6 +151,10 @@ static void finish(struct job *job)
 	char text[COMMAND_TEXT_MAX];
 	bool tell = !job->is_configured && state != COMMAND_RUNNING;
 
+	if (state == COMMAND_DONE && (job->good == 0 || job->failed_in_row > 0)) {
+		state = COMMAND_FAILED;
+		(void)snprintf(job->end_text, sizeof(job->end_text), "%s", job->error);
+	}
 	(void)snprintf(id, sizeof(id), "%s", job->command.id ? job->command.id : "");
 	(void)snprintf(text, sizeof(text), "%.440s%swindows=%llu samples=%llu", job->end_text,
 		job->end_text[0] ? "; " : "", (unsigned long long)job->windows,
@@ -247,6 +252,7 @@ static void miss_window(struct job *job, const char *why)
 	job->failed_in_row++;
 	j->stats.windows_failed++;
 	(void)snprintf(j->last_error, sizeof(j->last_error), "%s", why);
+	(void)snprintf(job->error, sizeof(job->error), "%s", why);
 	if (job->is_configured || job->is_stopping)
 		return;
 	if (job->good == 0 || job->failed_in_row >= FAILURES_IN_ROW) {
@@ -338,7 +344,8 @@ static void schedule_next(struct job *job)
 {
 	struct loop *l = job->jobs->options.loop;
 	uint64_t now_ns = loop_now_ns();
-	uint64_t due_ns = job->next_ns - MIN(job->next_ns, LEAD_NS);
+	uint64_t lead_ns = MIN(LEAD_NS, job->schedule.window_ns / 2);
+	uint64_t due_ns = job->next_ns - MIN(job->next_ns, lead_ns);
 	int e;
 
 	if (job->next_ns >= job->schedule.end_ns) {

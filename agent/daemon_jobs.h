@@ -1,7 +1,7 @@
 /*
  * Recordings of the daemon: each is a row of windows, each window a process (window.h). The next
- * window's process starts JOBS_LEAD before its time and waits, so windows follow each other without
- * a gap while the last one is still being named and written.
+ * window's process starts a second before its time and waits, so windows follow each other without a
+ * gap while the last one is still being named and written.
  *
  * A command's end, as it is told to the backend: done when at least one window came out and none
  * failed at the end; failed with the recorder's own words when the first window or three in a row
@@ -20,7 +20,7 @@
 #include "base/loop.h"
 #include "base/rng.h"
 
-enum { JOBS_MAX = 4, JOBS_RECORDERS_MAX = 2 };
+enum { JOBS_MAX = 4, JOBS_RECORDERS_MAX = 3 };
 
 struct jobs;
 

@@ -1,4 +1,6 @@
 /* flame-agent: finds the subcommand and runs it. */
+#include <sys/prctl.h>
+
 #include "agent/daemon.h"
 #include "agent/record.h"
 #include "agent/symbolize.h"
@@ -26,6 +28,9 @@ static int usage(FILE *to, int code)
 int main(int argc, char **argv)
 {
 	const char *command = argc > 1 ? argv[1] : "";
+
+	/* The agent's own processes are started through /proc/self/exe and would be called "exe". */
+	(void)prctl(PR_SET_NAME, "flame-agent"); /* only a name */
 
 	if (strcmp(command, SYMBOLIZER_HELPER_ARG) == 0)
 		return symbolizer_helper_main(argc, argv);
