@@ -121,7 +121,11 @@ static int server_listen(struct http_server *s, struct buf *why)
 	const struct addrinfo hints = {
 		.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *found = NULL;
-	struct sockaddr_storage own = {0};
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} own = {0};
 	socklen_t size = sizeof(own);
 	char host[256];
 	char port[8];
@@ -141,10 +145,9 @@ static int server_listen(struct http_server *s, struct buf *why)
 		return r;
 	}
 	s->listen_fd = r;
-	if (getsockname(s->listen_fd, (struct sockaddr *)&own, &size) < 0)
+	if (getsockname(s->listen_fd, &own.any, &size) < 0)
 		return -errno;
-	s->port = ntohs(own.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&own)->sin6_port
-						  : ((struct sockaddr_in *)&own)->sin_port);
+	s->port = ntohs(own.any.sa_family == AF_INET6 ? own.v6.sin6_port : own.v4.sin_port);
 	return 0;
 }
 

@@ -100,7 +100,7 @@ static int help(void)
 		     "keeps\n"
 		     "them in DIR, answers flame graphs. On one machine:\n\n"
 		     "  flame-backend --data /var/lib/flame &\n"
-		     "  flame-agent daemon --server http://127.0.0.1:4040 &\n"
+		     "  flame-agent daemon --backend http://127.0.0.1:4040 &\n"
 		     "  curl -H 'Content-Type: application/json' -d "
 		     "'{\"match\":\"{}\",\"duration_s\":10}' \\\n"
 		     "       http://127.0.0.1:4040/api/v1/requests\n\n"
