@@ -437,32 +437,53 @@ static int write_profile(const struct conf *conf, struct summary *s, const struc
 	return e;
 }
 
+static void warn_of_losses(const struct recording *r, const struct summary *s)
+{
+	const struct sample_count *losses = s->totals.losses;
+
+	if (losses[SAMPLE_LOSS_MAP_FULL].samples)
+		log_warn("record", "keep stacks", 0,
+			"lost_samples=%llu hint=\"there were more distinct stacks than "
+			"--stacks-max=%llu: raise it, or record shorter\"",
+			(unsigned long long)losses[SAMPLE_LOSS_MAP_FULL].samples,
+			(unsigned long long)r->conf->stacks_max);
+	if (losses[SAMPLE_LOSS_RING_FULL].samples)
+		log_warn("record", "keep stacks", 0,
+			"lost_samples=%llu hint=\"the agent did not run often enough to fetch "
+			"them: the machine is overloaded, or lower --frequency\"",
+			(unsigned long long)losses[SAMPLE_LOSS_RING_FULL].samples);
+	if (s->totals.ledger_lost)
+		log_warn("record", "keep threads", 0,
+			"lost_switches=%llu hint=\"there were more threads than "
+			"--threads-max=%llu: their time is missing in the ledger, not in the "
+			"profile\"",
+			(unsigned long long)s->totals.ledger_lost,
+			(unsigned long long)r->conf->threads_max);
+	if (r->stacks_dropped)
+		log_warn("record", "keep stacks", -ENOBUFS, "stacks=%llu",
+			(unsigned long long)r->stacks_dropped);
+}
+
 static void warn_of_trouble(const struct recording *r, const struct summary *s)
 {
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+
 	if (s->frequency_real_hz < 0.8 * (double)s->frequency_hz &&
 		s->totals.window_ns > 20 * NSEC_PER_SEC / s->frequency_hz)
 		log_warn("record", "keep the rate", 0,
 			"wanted_hz=%llu real_hz=%.1f hint=\"the kernel throttled sampling "
 			"(kernel.perf_event_max_sample_rate) or the CPUs were not scheduled\"",
 			(unsigned long long)s->frequency_hz, s->frequency_real_hz);
-	if (s->totals.losses[SAMPLE_LOSS_MAP_FULL].samples)
-		log_warn("record", "keep stacks", 0,
-			"lost_samples=%llu hint=\"there were more distinct stacks than "
-			"--stacks-max=%llu: raise it, or record shorter\"",
-			(unsigned long long)s->totals.losses[SAMPLE_LOSS_MAP_FULL].samples,
-			(unsigned long long)r->conf->stacks_max);
-	if (s->totals.losses[SAMPLE_LOSS_RING_FULL].samples)
-		log_warn("record", "keep stacks", 0,
-			"lost_samples=%llu hint=\"the agent did not run often enough to fetch "
-			"them: the machine is overloaded, or lower --frequency\"",
-			(unsigned long long)s->totals.losses[SAMPLE_LOSS_RING_FULL].samples);
-	if (s->profile.samples == 0)
+	if (online > 0 && (uint64_t)online != s->totals.cpus)
+		log_warn("record", "sample all CPUs", 0,
+			"sampled=%llu online=%ld hint=\"CPUs came or went while recording: what "
+			"ran on those that came is missing\"",
+			(unsigned long long)s->totals.cpus, online);
+	if (s->profile.samples == 0 && !r->interrupted)
 		log_warn("record", "find samples", 0, "hint=\"%s\"",
 			r->conf->pids.count > 0 ? "the processes of --pid have ended or did not run"
 						: "nothing ran on the sampled CPUs");
-	if (r->stacks_dropped)
-		log_warn("record", "keep stacks", -ENOBUFS, "stacks=%llu",
-			(unsigned long long)r->stacks_dropped);
+	warn_of_losses(r, s);
 	if (r->interrupted && !r->conf->quiet)
 		log_info("record", "end early", "reason=signal");
 }
@@ -676,7 +697,9 @@ int record_main(int argc, char **argv, const char *version)
 			stderr, "flame-agent: record takes no operand '%s'\n", argv[operands]);
 		return RECORD_EXIT_USAGE;
 	}
-	(void)signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error, not our end */
+	/* A reader that went away and a limit on files are errors to be told, not our end. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
 	if (fault_init(&fault) < 0) {
 		(void)fprintf(stderr, "flame-agent: FLAME_FAULT names no fault\n");
 		return RECORD_EXIT_USAGE;

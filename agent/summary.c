@@ -373,8 +373,9 @@ static void text_ledger(const struct summary *s, struct buf *out)
 		str_human_ns(s->ledger_cpu_ns, a),
 		str_human_ns((uint64_t)(off_ns < 0 ? -off_ns : off_ns), b),
 		off_ns < 0 ? "less" : "more", s->deviation_sigmas,
-		s->deviation_sigmas > 4 || s->deviation_sigmas < -4 ? ": more than chance"
-								    : ", sampling error");
+		s->totals.ledger_lost                                 ? ": the ledger lacks threads"
+		: s->deviation_sigmas > 4 || s->deviation_sigmas < -4 ? ": more than chance"
+								      : ", sampling error");
 }
 
 static void text_own(const struct summary *s, struct buf *out)

@@ -143,6 +143,18 @@ holds $? "closed standard descriptors harm no file" "exit $?"
 "$A" record -d 50ms -o "$T/gone.folded" --summary "$T/gone.json" >/dev/full 2>"$T/gone.err" &&
 	[ -s "$T/gone.json" ] && grep -q 'print the summary' "$T/gone.err"
 holds $? "a full stdout is told, and the files are written" "$(cat "$T/gone.err")"
+! (ulimit -f 2 && "$A" record -q -d 50ms -o "$T/limit.svg" 2>"$T/limit.err") && grep -q 'File too large' "$T/limit.err" &&
+	[ -z "$(ls "$T"/limit.svg* 2>/dev/null)" ]
+holds $? "a limit on file sizes is told and leaves nothing" "$(cat "$T/limit.err"; ls "$T")"
+if mkdir "$T/small" && mount -t tmpfs -o size=8k none "$T/small" 2>/dev/null; then
+	echo before >"$T/small/x.svg"
+	! "$A" record -q -d 50ms -o "$T/small/x.svg" 2>"$T/small.err" && grep -q 'No space left' "$T/small.err" &&
+		[ "$(cat "$T/small/"*)" = before ]
+	holds $? "a full disk is told and leaves the file that was there" "$(cat "$T/small.err"; ls "$T/small")"
+	umount "$T/small"
+else
+	echo "skip a full disk is told and leaves the file that was there: mount is not permitted"
+fi
 sleep 60 &
 sleeper=$!
 bg+=("$sleeper")

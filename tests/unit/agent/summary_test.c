@@ -138,6 +138,11 @@ Test(summary, text_says_how_far_the_profile_is_from_the_ledger)
 	cr_assert_not_null(strstr(buf_str(&out), " less ("), "%s", buf_str(&out));
 	cr_assert_not_null(strstr(buf_str(&out), "more than chance"));
 	buf_done(&out);
+	s.totals.ledger_lost = 1;
+	out = (struct buf)BUF_INIT(65536);
+	cr_assert_eq(summary_text(&s, &out), 0);
+	cr_assert_not_null(strstr(buf_str(&out), "the ledger lacks threads"));
+	buf_done(&out);
 }
 
 Test(summary, facts_travel_in_the_profile)
