@@ -1,0 +1,375 @@
+/* Tokens, heartbeats and requests of backend/control: states move by acknowledgement, nothing runs twice. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <sqlite3.h>
+
+#include "backend/control.h"
+#include "backend/control_internal.h"
+#include "base/def.h"
+
+static char dir[] = "/tmp/control-test-XXXXXX";
+static char path[64];
+static struct control *c;
+static struct buf out, why;
+
+static const int64_t NOW_NS = 1700000000LL * 1000000000;
+static const int64_t SECOND_NS = 1000000000;
+
+static void setup(void)
+{
+	cr_assert_not_null(mkdtemp(dir));
+	(void)snprintf(path, sizeof(path), "%s/catalog.db", dir);
+	cr_assert_eq(control_open(path, &c), 0);
+	out = BUF_INIT(1 << 20);
+	why = BUF_INIT(4096);
+}
+
+static void teardown(void)
+{
+	static const char *const suffixes[] = {"", "-wal", "-shm"};
+
+	control_close(c);
+	buf_done(&out);
+	buf_done(&why);
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		char file[96];
+
+		(void)snprintf(file, sizeof(file), "%s%s", path, suffixes[i]);
+		(void)unlink(file); /* may not be there */
+	}
+	(void)rmdir(dir);
+}
+
+TestSuite(control, .init = setup, .fini = teardown);
+
+static int beat(const char *host, const char *instance, const char *acks, int64_t now_ns)
+{
+	char json[2048];
+
+	(void)snprintf(json, sizeof(json),
+		"{\"schema\":\"flame-heartbeat/"
+		"1\",\"host\":\"%s\",\"instance\":\"%s\",\"arch\":\"x86_64\","
+		"\"kernel\":\"6.1\",\"agent_version\":\"1\",\"cpus\":2,\"state\":\"dormant\","
+		"\"time_unix_ms\":%lld,\"can\":{\"cpu\":\"ok\"},\"own\":{\"cpu_ns\":7},\"acks\":[%"
+		"s]}",
+		host, instance, (long long)(NOW_NS / 1000000), acks);
+	buf_reset(&out);
+	buf_reset(&why);
+	return control_heartbeat(c, json, strlen(json), now_ns, &out, &why);
+}
+
+static int ask(const char *json, int64_t now_ns)
+{
+	buf_reset(&out);
+	buf_reset(&why);
+	return control_request_create(c, json, strlen(json), now_ns, &out, &why);
+}
+
+static bool says(const char *text)
+{
+	return strstr(buf_str(&out), text) != NULL;
+}
+
+/* The first "id":"..." of the commands in out. */
+static void command_id(char id[CONTROL_ID_MAX + 1])
+{
+	const char *at = strstr(buf_str(&out), "\"commands\":[{\"id\":\"");
+
+	cr_assert_not_null(at, "%s", buf_str(&out));
+	cr_assert_eq(sscanf(at + 19, "%64[^\"]", id), 1);
+}
+
+static void state_is(const char *request, const char *state, int64_t now_ns)
+{
+	char text[64];
+
+	buf_reset(&out);
+	cr_assert_eq(control_request_get(c, request, now_ns, &out), 0);
+	(void)snprintf(text, sizeof(text), "\"id\":\"%s\",\"state\":\"%s\"", request, state);
+	cr_assert(says(text), "wanted %s in %s", text, buf_str(&out));
+}
+
+Test(control, a_token_allows_its_scope_and_nothing_else)
+{
+	struct buf token = BUF_INIT(100);
+
+	cr_assert_not(control_has_tokens(c));
+	cr_assert_eq(control_token_create(c, SCOPE_INGEST, "agents", &token), 0);
+	cr_assert(control_has_tokens(c));
+	cr_assert_eq(token.size, 43, "base64url of 32 bytes");
+	cr_assert(control_token_allows(c, token.data, SCOPE_INGEST));
+	cr_assert(control_token_allows(c, token.data, SCOPE_NONE));
+	cr_assert_not(control_token_allows(c, token.data, SCOPE_READ));
+	cr_assert_not(control_token_allows(c, token.data, SCOPE_CONTROL));
+	cr_assert_not(control_token_allows(c, token.data, SCOPE_ADMIN));
+	cr_assert_not(control_token_allows(c, "", SCOPE_NONE));
+	cr_assert_not(control_token_allows(c, NULL, SCOPE_NONE));
+	token.data[5] ^= 1;
+	cr_assert_not(control_token_allows(c, token.data, SCOPE_INGEST));
+	buf_done(&token);
+}
+
+Test(control, an_admin_token_covers_every_scope_and_revoking_ends_it)
+{
+	struct buf token = BUF_INIT(100);
+
+	cr_assert_eq(control_token_create(c, SCOPE_ADMIN, "root", &token), 0);
+	cr_assert_eq(control_token_create(c, SCOPE_READ, "root", &out), -EEXIST);
+	cr_assert_eq(control_token_create(c, SCOPE_READ, "a name", &out), -EINVAL);
+	for (enum http_scope s = SCOPE_INGEST; s < SCOPE_COUNT; s++)
+		cr_assert(control_token_allows(c, token.data, s));
+	cr_assert_eq(control_token_revoke(c, "root"), 0);
+	cr_assert_eq(control_token_revoke(c, "root"), -ENOENT);
+	cr_assert_not(control_token_allows(c, token.data, SCOPE_NONE));
+	buf_done(&token);
+}
+
+Test(control, sending_a_command_leases_it_and_only_acks_move_it)
+{
+	char id[CONTROL_ID_MAX + 1];
+	char acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says("\"commands\":[]"));
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\",\"duration_s\":5}", NOW_NS), 0);
+	command_id(id);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says(id));
+	state_is("r", "sent", NOW_NS);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS + 59 * SECOND_NS), 0);
+	cr_assert_not(says(id), "leased for two intervals");
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS + 61 * SECOND_NS), 0);
+	cr_assert(says(id), "the lease is over without an ack: the same id again");
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"running\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS + 62 * SECOND_NS), 0);
+	state_is("r", "running", NOW_NS + 62 * SECOND_NS);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS + 200 * SECOND_NS), 0);
+	cr_assert_not(says(id), "what runs is not sent again");
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"done\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS + 201 * SECOND_NS), 0);
+	state_is("r", "done", NOW_NS + 201 * SECOND_NS);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"failed\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS + 202 * SECOND_NS), 0);
+	state_is("r", "done", NOW_NS + 202 * SECOND_NS);
+}
+
+Test(control, another_host_cannot_acknowledge_a_command)
+{
+	char id[CONTROL_ID_MAX + 1];
+	char acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\"}", NOW_NS), 0);
+	command_id(id);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"done\"}", id);
+	cr_assert_eq(beat("h2", "i2", acks, NOW_NS), 0);
+	state_is("r", "pending", NOW_NS);
+}
+
+Test(control, a_command_expires_at_its_deadline_and_a_late_report_still_counts)
+{
+	char id[CONTROL_ID_MAX + 1];
+	char acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\",\"deadline_s\":100}", NOW_NS), 0);
+	command_id(id);
+	state_is("r", "pending", NOW_NS + 100 * SECOND_NS);
+	state_is("r", "expired", NOW_NS + 101 * SECOND_NS);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS + 102 * SECOND_NS), 0);
+	cr_assert_not(says(id), "expired commands are not sent");
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"done\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS + 103 * SECOND_NS), 0);
+	state_is("r", "done", NOW_NS + 103 * SECOND_NS);
+}
+
+Test(control, what_runs_without_end_expires_some_time_after_its_duration)
+{
+	char id[CONTROL_ID_MAX + 1];
+	char acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\",\"duration_s\":10}", NOW_NS), 0);
+	command_id(id);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"running\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS), 0);
+	state_is("r", "running", NOW_NS + 310 * SECOND_NS);
+	state_is("r", "expired", NOW_NS + 311 * SECOND_NS);
+}
+
+Test(control, cancelling_ends_what_was_not_sent_and_stops_what_was)
+{
+	char id[CONTROL_ID_MAX + 1];
+	char text[128];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"a\"}", NOW_NS), 0);
+	cr_assert_eq(control_request_cancel(c, "a", NOW_NS, &out), 0);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says("\"commands\":[]"), "%s", buf_str(&out));
+
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"b\"}", NOW_NS), 0);
+	command_id(id);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(control_request_cancel(c, "b", NOW_NS, &out), 0);
+	cr_assert_eq(control_request_cancel(c, "b", NOW_NS, &out), 0, "twice is once");
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS + 100 * SECOND_NS), 0);
+	(void)snprintf(text, sizeof(text), "\"kind\":\"stop\",\"target\":\"%s\"", id);
+	cr_assert(says(text), "%s", buf_str(&out));
+	cr_assert_not(says("\"kind\":\"start\""), "a cancelled start is not sent again");
+	cr_assert_eq(control_request_cancel(c, "nothing", NOW_NS, &out), -ENOENT);
+}
+
+Test(control, cancelling_what_is_over_changes_nothing)
+{
+	char id[CONTROL_ID_MAX + 1];
+	char acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\"}", NOW_NS), 0);
+	command_id(id);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"done\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS), 0);
+	cr_assert_eq(control_request_cancel(c, "r", NOW_NS, &out), 0);
+	state_is("r", "done", NOW_NS);
+}
+
+Test(control, requests_find_hosts_by_service_name_and_matcher)
+{
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(beat("h2", "i2", "", NOW_NS), 0);
+	cr_assert_eq(beat("silent", "i3", "", NOW_NS - 601 * SECOND_NS), 0);
+	cr_assert_eq(control_host_seen_service(c, "h2", "shop", NOW_NS), 0);
+	cr_assert_eq(control_host_seen_service(c, "silent", "shop", NOW_NS), 0);
+
+	cr_assert_eq(ask("{\"services\":[\"shop\"],\"dry_run\":true}", NOW_NS), 0);
+	cr_assert(says("\"h2\"") && !says("\"h1\"") && !says("\"silent\""), "%s", buf_str(&out));
+	cr_assert_eq(
+		ask("{\"match\":\"{service_name!=\\\"shop\\\"}\",\"dry_run\":true}", NOW_NS), 0);
+	cr_assert(says("\"h1\"") && !says("\"h2\""), "%s", buf_str(&out));
+	cr_assert_eq(ask("{\"match\":\"{host=~\\\"h[0-9]\\\"}\",\"dry_run\":true}", NOW_NS), 0);
+	cr_assert(says("\"h1\"") && says("\"h2\"") && !says("\"silent\""), "%s", buf_str(&out));
+	cr_assert_eq(ask("{\"hosts\":[\"silent\"],\"dry_run\":true}", NOW_NS), 0);
+	cr_assert(says("\"silent\""), "a host by its name may be silent");
+	cr_assert_eq(ask("{\"hosts\":[\"nobody\"]}", NOW_NS), -ENOENT);
+	cr_assert_eq(ask("{\"match\":\"{}\",\"max_hosts\":1}", NOW_NS), -EINVAL);
+	cr_assert_str_eq(buf_str(&why), "2 hosts match, max_hosts is 1");
+}
+
+Test(control, a_dry_run_leaves_no_request_and_no_command)
+{
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"dry_run\":true}", NOW_NS), 0);
+	buf_reset(&out);
+	cr_assert_eq(control_request_list(c, NOW_NS, &out), 0);
+	cr_assert_str_eq(buf_str(&out), "{\"requests\":[]}\n");
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says("\"commands\":[]"));
+}
+
+Test(control, the_same_request_id_makes_one_request)
+{
+	char first[CONTROL_ID_MAX + 1];
+	char second[CONTROL_ID_MAX + 1];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\"}", NOW_NS), 0);
+	command_id(first);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\"}", NOW_NS), 0);
+	command_id(second);
+	cr_assert_str_eq(first, second);
+}
+
+Test(control, absurd_requests_are_refused_with_a_reason)
+{
+	static const char *const wrong[] = {
+		"[]",
+		"{}",
+		"{\"hosts\":[]}",
+		"{\"hosts\":[1]}",
+		"{\"hosts\":[\"h1\"],\"frequency_hz\":1000000}",
+		"{\"hosts\":[\"h1\"],\"frequency_hz\":0}",
+		"{\"hosts\":[\"h1\"],\"frequency_hz\":1.5}",
+		"{\"hosts\":[\"h1\"],\"duration_s\":-1}",
+		"{\"hosts\":[\"h1\"],\"duration_s\":1e300}",
+		"{\"hosts\":[\"h1\"],\"max_hosts\":100000}",
+		"{\"hosts\":[\"h1\"],\"view\":\"--output=/etc/x\\n\"}",
+		"{\"hosts\":[\"h1\"],\"view\":\"a b\"}",
+		"{\"hosts\":[\"h1\"],\"pids\":[-1]}",
+		"{\"hosts\":[\"h1\"],\"pids\":[\"1\"]}",
+		"{\"hosts\":[\"h1\"],\"comms\":[\"\"]}",
+		"{\"hosts\":[\"h1\"],\"dry_run\":1}",
+		"{\"hosts\":[\"h1\"],\"id\":\"../x\"}",
+		"{\"match\":\"{nothing=\\\"1\\\"}\"}",
+		"{\"match\":\"{host=~\\\"(\\\"}\"}",
+	};
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		cr_assert_eq(ask(wrong[i], NOW_NS), -EINVAL, "%s", wrong[i]);
+		cr_assert(why.size > 0 && !strchr(why.data, '\n'), "%s", wrong[i]);
+	}
+}
+
+Test(control, a_refused_heartbeat_changes_nothing)
+{
+	static const char *const wrong[] = {
+		"{\"schema\":\"x\"}",
+		"{\"schema\":\"flame-heartbeat/1\",\"host\":\"h\",\"instance\":\"a/"
+		"b\",\"state\":\"dormant\"}",
+		"{\"schema\":\"flame-heartbeat/"
+		"1\",\"host\":\"\",\"instance\":\"i\",\"state\":\"dormant\"}",
+		"{\"schema\":\"flame-heartbeat/"
+		"1\",\"host\":\"h\",\"instance\":\"i\",\"state\":\"x\"}",
+		"{\"schema\":\"flame-heartbeat/"
+		"1\",\"host\":\"h\",\"instance\":\"i\",\"state\":\"dormant\","
+		"\"acks\":[{\"id\":\"1\",\"state\":\"odd\"}]}",
+		"{\"schema\":\"flame-heartbeat/"
+		"1\",\"host\":\"h\",\"instance\":\"i\",\"state\":\"dormant\","
+		"\"can\":{\"cpu\":1}}",
+		"{\"schema\":\"flame-heartbeat/"
+		"1\",\"host\":\"h\",\"instance\":\"i\",\"state\":\"dormant\","
+		"\"own\":{\"cpu_ns\":-5}}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		buf_reset(&out);
+		buf_reset(&why);
+		cr_assert_eq(control_heartbeat(c, wrong[i], strlen(wrong[i]), NOW_NS, &out, &why),
+			-EINVAL, "%s", wrong[i]);
+		cr_assert(why.size > 0, "%s", wrong[i]);
+	}
+	buf_reset(&out);
+	cr_assert_eq(control_hosts(c, NOW_NS, &out), 0);
+	cr_assert_str_eq(buf_str(&out), "[]\n");
+}
+
+Test(control, skew_and_life_are_by_the_servers_clock)
+{
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS + 7200 * SECOND_NS), 0);
+	buf_reset(&out);
+	cr_assert_eq(control_hosts(c, NOW_NS + 7201 * SECOND_NS, &out), 0);
+	cr_assert(says("\"skew_ms\":7200000") && says("\"age_ms\":1000") && says("\"alive\":true"),
+		"%s", buf_str(&out));
+	buf_reset(&out);
+	cr_assert_eq(control_hosts(c, NOW_NS + (7200 + 91) * SECOND_NS, &out), 0);
+	cr_assert(says("\"alive\":false"));
+}
+
+Test(control, everything_is_there_after_reopening)
+{
+	struct buf token = BUF_INIT(100);
+	char id[CONTROL_ID_MAX + 1];
+
+	cr_assert_eq(control_token_create(c, SCOPE_READ, "t", &token), 0);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\"}", NOW_NS), 0);
+	command_id(id);
+	control_close(c);
+	c = NULL;
+	cr_assert_eq(control_open(path, &c), 0);
+	cr_assert(control_token_allows(c, token.data, SCOPE_READ));
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says(id));
+	buf_done(&token);
+}
