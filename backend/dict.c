@@ -21,7 +21,7 @@
 #define CACHE_BYTES_DEFAULT ((size_t)128 << 20)
 #define RECORD_BYTES_MAX    ((size_t)64 << 10)
 
-enum { ENTRY_OVERHEAD = 72, VARINT_MAX = 10 };
+enum { ENTRY_OVERHEAD = 72, ROW_OVERHEAD = 40, VARINT_MAX = 10 };
 
 const char dict_schema[] =
 	"CREATE TABLE string(id INTEGER PRIMARY KEY, h INTEGER NOT NULL, data BLOB NOT NULL);"
@@ -249,7 +249,7 @@ static int intern(struct dict *d, enum dict_kind kind, const void *data, size_t 
 	if (r < 0)
 		return r;
 	t->count = id;
-	d->bytes_added += size;
+	d->bytes_added += size + ROW_OVERHEAD;
 	*ret = id;
 	return cache_put(t, data, size, id);
 }

@@ -36,7 +36,7 @@ void dict_close(struct dict *d); /* accepts NULL; rolls back what is not committ
 int dict_commit(struct dict *d);
 void dict_rollback(struct dict *d);
 uint64_t dict_count(const struct dict *d, enum dict_kind kind);
-uint64_t dict_bytes_added(const struct dict *d); /* since the last commit */
+uint64_t dict_bytes_added(const struct dict *d); /* since the last commit, with rows and index */
 
 /*
  * The stack id of each of p's samples, in scratch. *left_out (a buf, names joined by ",") gets the labels that

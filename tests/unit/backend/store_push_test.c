@@ -255,3 +255,56 @@ Test(store_push, an_unknown_schema_version_is_refused)
 	f.store = NULL;
 	fixture_done(&f);
 }
+
+Test(store_push, more_than_the_queue_takes_is_refused_at_once)
+{
+	enum { COUNT = 8193 };
+	struct push_label labels[] = {{"__name__", "cpu"}, {"service_name", "x"}};
+	struct store_push *pushes = calloc(COUNT, sizeof(*pushes));
+	enum store_outcome *outcomes = calloc(COUNT, sizeof(*outcomes));
+	struct fixture f;
+
+	cr_assert(pushes && outcomes);
+	fixture_init(&f, NULL);
+	_cleanup_(profile_freep) struct profile *p = fixture_stack("leaf", 5, f.now_ns);
+	for (int i = 0; i < COUNT; i++)
+		pushes[i] = (struct store_push){labels, 2, p, "", f.now_ns};
+	cr_assert_eq(store_push(f.store, pushes, COUNT, FIXTURE_TIMEOUT_MS, outcomes), -EBUSY);
+	cr_assert_eq(store_stats(f.store).refused_busy, COUNT);
+	cr_assert_eq(store_push(f.store, pushes, 100, FIXTURE_TIMEOUT_MS, outcomes), 0);
+	cr_assert_eq(fixture_total(&f, "{}", fixture_all(&f)), 500);
+	free(pushes);
+	free(outcomes);
+	fixture_done(&f);
+}
+
+Test(store_push, two_megabytes_are_committed_before_the_interval_is_over, .timeout = 120)
+{
+	struct fixture f;
+	enum store_outcome outcome;
+	struct push_label labels[] = {{"__name__", "cpu"}, {"service_name", "x"}};
+
+	fixture_init(&f, &(struct store_options){.commit_interval_ms = 3600 * 1000});
+	_cleanup_(profile_freep) struct profile *p = fixture_profile(1, 60000, f.now_ns);
+	struct store_push push = {labels, 2, p, "w1", f.now_ns};
+	cr_assert_eq(store_push(f.store, &push, 1, 100 * 1000, &outcome), 0);
+	cr_assert_eq(fixture_total(&f, "{}", fixture_all(&f)), profile_total(p, 0));
+	fixture_done(&f);
+}
+
+Test(store_push, what_is_queued_is_committed_by_the_close)
+{
+	struct fixture f;
+	enum store_outcome outcome;
+	struct push_label labels[] = {{"__name__", "cpu"}, {"service_name", "x"}};
+
+	fixture_init(&f, &(struct store_options){.commit_interval_ms = 3600 * 1000});
+	_cleanup_(profile_freep) struct profile *p = fixture_stack("leaf", 5, f.now_ns);
+	struct store_push push = {labels, 2, p, "w1", f.now_ns};
+	/* The writer takes it at once; a second is long, so the caller leaves it to the commit. */
+	cr_assert_eq(store_push(f.store, &push, 1, 1000, &outcome), -ETIMEDOUT);
+	fixture_reopen(&f, NULL);
+	cr_assert_eq(fixture_total(&f, "{}", fixture_all(&f)), 5);
+	cr_assert_eq(fixture_verify(&f), 1);
+	fixture_done(&f);
+}

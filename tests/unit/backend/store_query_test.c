@@ -258,3 +258,38 @@ Test(store_query, many_series_give_the_same_totals_as_few)
 	cr_assert_eq(fixture_total(&f, "{service_name=~\"s1?7\"}", fixture_all(&f)), 8 + 18);
 	fixture_done(&f);
 }
+
+/* An allocation profile: two types, of which pprof tools show the last. */
+Test(store_query, types_stay_apart_and_the_last_is_the_one_that_counts)
+{
+	struct profile *p = NULL;
+	int64_t values[2] = {3, 4096};
+	struct fixture f;
+	uint32_t frame;
+
+	fixture_init(&f, NULL);
+	cr_assert_eq(profile_new(FIXTURE_MEMORY, &p), 0);
+	cr_assert_eq(profile_sample_type(p, "objects", "count"), 0);
+	cr_assert_eq(profile_sample_type(p, "alloc", "bytes"), 1);
+	profile_set_time(p, f.now_ns, 1);
+	struct frame named = {.name = (uint32_t)profile_str(p, "malloc")};
+	frame = (uint32_t)profile_frame(p, &named);
+	cr_assert_eq(profile_add(p, &frame, 1, NULL, 0, values), 0);
+	push(&f, "s", p, "1");
+	push(&f, "s", p, "2");
+	profile_free(p);
+
+	p = fixture_flamegraph(&f, "{}", fixture_all(&f));
+	cr_assert_eq(profile_type_count(p), 2);
+	cr_assert_str_eq(profile_text(p, profile_type_at(p, 1).type), "alloc");
+	cr_assert_eq(profile_total(p, 0), 6);
+	cr_assert_eq(profile_total(p, 1), 8192);
+	cr_assert_str_eq(profile_fact(p, "store.profiles"), "2");
+	profile_free(p);
+	cr_assert_eq(fixture_timeline_total(&f, "{}", fixture_all(&f), FIXTURE_HOUR_NS), 8192);
+	cr_assert_eq(fixture_total(&f, "{__type__=\"objects\"}", fixture_all(&f)), 6);
+	cr_assert_eq(fixture_timeline_total(
+			     &f, "{__type__=\"objects\"}", fixture_all(&f), FIXTURE_HOUR_NS),
+		6);
+	fixture_done(&f);
+}
