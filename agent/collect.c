@@ -372,6 +372,7 @@ static void add_cpu(struct collect_totals *t, struct cpu_counts *n, uint64_t sto
 	for (int i = 0; i < SAMPLE_END_COUNT; i++)
 		t->ends[i] += n->ends[i];
 	t->taken_sq += n->taken_sq;
+	t->tail_us += tail_us;
 	t->tail_sq += tail_us * tail_us;
 	t->idle_withheld_ns += n->idle_withheld_ns;
 	t->switches += n->switches;

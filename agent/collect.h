@@ -48,6 +48,7 @@ struct collect_totals {
 	struct sample_count losses[SAMPLE_LOSS_COUNT];
 	uint64_t taken_sq;
 	uint64_t ends[SAMPLE_END_COUNT];
+	uint64_t tail_us; /* busy time after the last sample, sum over CPUs */
 	uint64_t tail_sq; /* sum over CPUs of (busy time after the last sample)^2 in us^2 */
 	uint64_t idle_withheld_ns;
 	uint64_t switches, ledger_lost;

@@ -74,7 +74,8 @@ double ledger_sigma_ns(const struct ledger_window *w, uint64_t class_ns, uint64_
 	double q = all_ns > 0 ? MIN((double)class_ns / all_ns, 1.0) : 0;
 	double hits = (double)hits_sq_us2 * 1e6;
 	double expected = (double)class_ns * (double)w->period_ns;
-	double edge = q * (double)w->tail_sq * 1e6;
+	double bias = q * (double)w->tail_us * 1e3;
+	double edge = q * (1 - q) * (double)w->tail_sq * 1e6 + bias * bias;
 
 	return sqrt((1 - q) * MAX(hits, expected) + edge);
 }

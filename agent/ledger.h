@@ -7,10 +7,13 @@
  * thread's), sample i adds w_i with chance q, so its variance is w_i^2 q (1 - q). Summed over the
  * samples that hit the class, whose number carries the factor q already:
  *
- *	sigma^2 = (1 - q) * sum over hits of w^2  +  edge,    edge = q * sum over CPUs of tail^2
+ *	sigma^2 = (1 - q) * sum over hits of w^2  +  edge
+ *	edge = q * (1 - q) * sum over CPUs of tail^2  +  (q * sum over CPUs of tail)^2
  *
  * tail is the time from a CPU's last sample to the window's end, which no sample has (the first
- * sample's weight counts from the start of the window, so there is no such gap). When a class was
+ * sample's weight counts from the start of the window, so there is no such gap). It always lacks,
+ * on all CPUs alike: the second part of edge is that bias, which grows with the number of CPUs where
+ * chance grows with its root. When a class was
  * hit less often than its share leads to expect, the expected sum q * window * period * CPUs takes
  * the place of the observed one, so that a thread missed by chance has an error, too.
  */
@@ -26,6 +29,7 @@ struct ledger_window {
 	uint64_t window_ns;
 	uint64_t cpus;
 	uint64_t period_ns; /* mean */
+	uint64_t tail_us;   /* sum over CPUs */
 	uint64_t tail_sq;   /* us^2, sum over CPUs */
 };
 

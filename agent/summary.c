@@ -56,6 +56,7 @@ static struct ledger_window window_of(const struct summary *s)
 		.window_ns = t->window_ns,
 		.cpus = t->cpus,
 		.period_ns = samples ? sampled_time_ns(t) / samples : t->window_ns,
+		.tail_us = t->tail_us,
 		.tail_sq = t->tail_sq,
 	};
 }

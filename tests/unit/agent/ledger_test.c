@@ -152,6 +152,7 @@ Test(ledger, a_fully_busy_machine_has_only_the_edge)
 {
 	struct ledger_window w = window;
 
+	w.tail_us = 4000;
 	w.tail_sq = 4000ULL * 4000;
 	cr_assert_float_eq(ledger_sigma_ns(&w, w.window_ns, 1000ULL * 10000 * 10000), 4e6, 1);
 }
@@ -160,6 +161,23 @@ Test(ledger, a_thread_missed_by_chance_has_an_error)
 {
 	/* 10 ms of 10 s: one hit expected, none seen. sigma is about one sample's weight. */
 	cr_assert_float_eq(ledger_sigma_ns(&window, 10000000, 0), 1e7, 1e4);
+}
+
+Test(ledger, many_busy_cpus_whose_tails_lack_are_within_sigma)
+{
+	enum { CPUS = 256, TAIL_US = 5000 };
+	struct ledger_window w = {
+		.window_ns = 10000000000ULL,
+		.cpus = CPUS,
+		.period_ns = 10000000,
+		.tail_us = CPUS * TAIL_US,
+		.tail_sq = (uint64_t)CPUS * TAIL_US * TAIL_US,
+	};
+	uint64_t all_ns = w.window_ns * CPUS;
+	double sigma = ledger_sigma_ns(&w, all_ns, CPUS * 1000ULL * 10000 * 10000);
+	double d = ledger_deviation(all_ns - w.tail_us * 1000, all_ns, sigma);
+
+	cr_assert_float_eq(d, -1, 1e-6, "%f sigma", d);
 }
 
 Test(ledger, sigma_of_nothing_is_zero)
