@@ -1,4 +1,5 @@
 /* flame-agent: finds the subcommand and runs it. */
+#include <fcntl.h>
 #include <sys/prctl.h>
 
 #include "agent/daemon.h"
@@ -25,6 +26,20 @@ static int usage(FILE *to, int code)
 	return code;
 }
 
+/*
+ * A standard descriptor that the caller has closed would go to the next file that is opened, and
+ * messages into that file.
+ */
+static void hold_standard_fds(void)
+{
+	int fd = open("/dev/null", O_RDWR);
+
+	while (fd >= 0 && fd <= STDERR_FILENO)
+		fd = open("/dev/null", O_RDWR);
+	if (fd > STDERR_FILENO)
+		(void)close(fd); /* nothing was written */
+}
+
 int main(int argc, char **argv)
 {
 	const char *command = argc > 1 ? argv[1] : "";
@@ -32,6 +47,7 @@ int main(int argc, char **argv)
 	/* The agent's own processes are started through /proc/self/exe and would be called "exe". */
 	(void)prctl(PR_SET_NAME, "flame-agent"); /* only a name */
 
+	hold_standard_fds();
 	if (strcmp(command, SYMBOLIZER_HELPER_ARG) == 0)
 		return symbolizer_helper_main(argc, argv);
 	if (strcmp(command, WINDOW_ARG) == 0)
@@ -47,7 +63,10 @@ int main(int argc, char **argv)
 	if (strcmp(command, "help") == 0 || strcmp(command, "--help") == 0 ||
 		strcmp(command, "-h") == 0)
 		return usage(stdout, RECORD_EXIT_OK);
-	if (*command)
-		(void)fprintf(stderr, "flame-agent: no command '%s'\n", command);
+	if (*command) {
+		(void)fprintf(
+			stderr, "flame-agent: no command '%s': see flame-agent help\n", command);
+		return RECORD_EXIT_USAGE;
+	}
 	return usage(stderr, RECORD_EXIT_USAGE);
 }

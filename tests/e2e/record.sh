@@ -125,6 +125,19 @@ holds $? "the agent's programs and maps are seen while it runs" "$(cat "$T/held"
 all_gone <"$T/held"
 holds $? "nothing stays loaded" "of $(tr '\n' ' ' <"$T/held")"
 
+out=$("$A" recrod 2>&1)
+[ $? = 2 ] && grep -q "no command 'recrod'" <<<"$out" && [ "$(wc -l <<<"$out")" = 1 ]
+holds $? "an unknown command is named in one line" "$out"
+mkfifo "$T/fds.ready"
+"$A" record -q -d 120s -o "$T/fds.folded" --ready-fd 9 9>"$T/fds.ready" <&- >&- 2>&- &
+agent=$!
+bg+=("$agent")
+read -r -n 1 -t 30 ready <"$T/fds.ready"
+[ "$(readlink "/proc/$agent/fd/0" "/proc/$agent/fd/1" "/proc/$agent/fd/2" | sort -u)" = /dev/null ]
+holds $? "no file of the agent takes the place of a closed standard descriptor" "$(ls -l "/proc/$agent/fd")"
+kill -TERM "$agent"
+wait "$agent"
+
 # --- what ends it early, or takes its outputs away
 
 start hup.folded -d 120s
