@@ -239,7 +239,8 @@ static int add_sources(struct recording *r)
 {
 	uint64_t tick_ns = collector_tick_ns(r->collector);
 	/* A window that was to start at a given time ends when it was to end, however late it began. */
-	uint64_t late_ns = r->conf->start_ns > 0 ? r->start_ns - r->conf->start_ns : 0;
+	uint64_t late_ns =
+		r->conf->start_ns > 0 ? r->start_ns - MIN(r->start_ns, r->conf->start_ns) : 0;
 	uint64_t duration_ns = r->conf->duration_ns - MIN(r->conf->duration_ns, late_ns);
 	struct loop_source *source; /* the loop owns them all */
 	int e = loop_add_fd(r->loop, collector_fd(r->collector), EPOLLIN, on_ring, r, &source);
@@ -338,6 +339,9 @@ static int sample(struct recording *r)
 	if (e == 0)
 		e = collector_start(r->collector);
 	r->start_ns = loop_now_ns();
+	if (e == 0 && r->conf->start_ns > 0 &&
+		r->start_ns >= r->conf->start_ns + r->conf->duration_ns)
+		e = -ETIME;
 	if (e == 0)
 		e = say_ready(r->conf);
 	if (e == 0)
@@ -348,7 +352,10 @@ static int sample(struct recording *r)
 		(void)fprintf(stderr, "\r\033[K"); /* only looks */
 	if (e == 0)
 		e = collector_stop(r->collector);
-	if (e < 0 && e != -ECANCELED)
+	if (e == -ETIME)
+		log_error(
+			"record", "sample", e, "why=\"loading took longer than the window lasts\"");
+	else if (e < 0 && e != -ECANCELED)
 		log_error("record", "sample", e, "frequency_hz=%llu",
 			(unsigned long long)r->conf->frequency_hz);
 	return e;
