@@ -27,7 +27,8 @@
 struct api {
 	struct store *store;
 	struct control *control;
-	const struct http_server *server; /* for /metrics; set after the start */
+	/* For /metrics; set when requests may be under way already. */
+	const struct http_server *_Atomic server;
 	const char *version;
 	/* Set when the server started with tokens or beyond loopback; revoking the last one opens nothing. */
 	bool tokens_required;

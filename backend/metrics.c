@@ -50,10 +50,11 @@ static void store_lines(const struct store_stats *s, struct buf *out)
 int metrics_write(struct api *a, struct buf *out)
 {
 	struct store_stats s = store_stats(a->store);
+	const struct http_server *server = a->server;
 	struct http_stats h = {0};
 
-	if (a->server)
-		h = http_stats(a->server);
+	if (server)
+		h = http_stats(server);
 	http_lines(&h, out);
 	store_lines(&s, out);
 	line(out, "push_profiles_total", "counter", "Profiles acknowledged.", a->push_profiles);

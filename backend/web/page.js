@@ -71,7 +71,7 @@ async function showGraph(service, view) {
       b.onclick = () => save(suffix, p);
       links.append(b);
     }
-    $('graph').scrollIntoView({ block: 'nearest' });
+    $('graph').scrollIntoView({ block: 'start' });
     say('');
   } catch (e) { say(e.message, true); }
 }
