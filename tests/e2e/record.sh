@@ -212,7 +212,7 @@ wait "$split" 2>/dev/null
 # --- hostile names
 
 hostile() { # NAME ESCAPED : a process of that name appears under ESCAPED in folded, as text in svg
-	cp "$W/cpu_split" "$T/$1" || return 1
+	[ -e "$T/$1" ] || cp "$W/cpu_split" "$T/$1" || return 1
 	"$T/$1" --seconds 60 >/dev/null &
 	local p=$!
 	bg+=("$p")
@@ -229,6 +229,12 @@ hostile 'a;b c"' 'a\x3bb c"'
 holds $? "a process named a;b c\" is text" "$(head -c 300 "$T/h.folded")"
 hostile $'bad\xff\xfename' $'bad\xef\xbf\xbd\xef\xbf\xbdname'
 holds $? "a process name of invalid UTF-8 is repaired" "$(head -c 300 "$T/h.folded")"
+
+symbol=$(nm "$W/cpu_split" | sed -n 's/.* [tT] \(.*split_heavy.*\)/\1/p' | head -n 1)
+big=$(printf 'B%.0s' {1..10240})
+objcopy --redefine-sym "$symbol=<svg onload=b>;\"$big"$'\xff' "$W/cpu_split" "$T/symbols" &&
+	hostile symbols symbols && grep -qaF '<svg onload=b>\x3b"BBBB' "$T/h.folded"
+holds $? "a function named <svg onload=b>;\" and 10 KB more is text" "$(cut -c 1-150 "$T/h.folded" | head -n 3)"
 
 # --- start and stop again and again; without malloc's per-thread cache the heap's size is exact
 
