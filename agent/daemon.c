@@ -62,6 +62,7 @@ struct daemon {
 	char backend_missed[512]; /* why earlier ones did not arrive, to be told by the next */
 	char status[1200];        /* as last written */
 	bool is_ending;
+	bool is_last_heartbeat; /* its answer is the end */
 };
 
 static int64_t now_unix_ms(void)
@@ -76,9 +77,12 @@ static void beat(struct daemon *d, uint64_t timeout_ms);
 
 static int on_heartbeat_due(struct loop *l, uint32_t events, void *data)
 {
+	struct daemon *d = data;
+
 	(void)l;
 	(void)events;
-	beat(data, HEARTBEAT_TIMEOUT_MS);
+	if (!d->is_ending) /* that has a heartbeat of its own */
+		beat(d, HEARTBEAT_TIMEOUT_MS);
 	return 0;
 }
 
@@ -240,7 +244,7 @@ static void on_reply(const struct daemon_http_reply *r, void *data)
 			d->conf.backend, r->text);
 	}
 	write_status(d);
-	if (d->is_ending)
+	if (d->is_last_heartbeat)
 		loop_stop(d->loop);
 	else if (is_ok && d->heartbeat_again)
 		schedule_heartbeat(d, HEARTBEAT_SOON_NS);
@@ -318,6 +322,7 @@ static void on_flushed(void *data)
 	struct daemon *d = data;
 
 	daemon_http_cancel(d->http, DAEMON_HTTP_HEARTBEAT);
+	d->is_last_heartbeat = true;
 	beat(d, END_HEARTBEAT_MS); /* its answer, or its failure, is the end */
 }
 

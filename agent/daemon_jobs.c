@@ -329,9 +329,13 @@ static int on_due(struct loop *l, uint32_t events, void *data)
 	loop_remove(job->timer);
 	job->timer = NULL;
 	job->schedule.clock_offset_ns = clock_offset_ns();
-	/* After a suspend, or a loop that stood still, windows that are over are not made up for. */
-	start_ns = MAX(job->next_ns, loop_now_ns());
+	start_ns = job->next_ns;
 	end_ns = jobs_window_end(&job->schedule, start_ns);
+	if (end_ns <= loop_now_ns()) {
+		/* After a suspend, or a loop that stood still, what is over is not made up for. */
+		start_ns = MIN(loop_now_ns(), job->schedule.end_ns);
+		end_ns = jobs_window_end(&job->schedule, start_ns);
+	}
 	job->next_ns = end_ns;
 	if (start_ns < end_ns)
 		start_window(job, start_ns, end_ns);
