@@ -22,6 +22,7 @@ static void campaign_load(struct campaign_item *it)
 			boot = &it->boots[run * s->boots + p->steps[from].boot];
 			evidence_load(e, boot->dir, p->steps[from].name, p->steps[from].with_agent,
 				boots_failure(boot, text));
+			e->exact = p->mode == VM_EXACT;
 			if (s->kind == SCENARIO_SELFTEST && e->has_truth &&
 				s->faults[i].truth_points > 0)
 				(void)truth_falsify(&e->truth, s->faults[i].truth_points);

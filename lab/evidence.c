@@ -65,8 +65,11 @@ static void evidence_read_thread(const struct json_at *at, struct evidence_threa
 		t->time_min_ns = i ? MIN(t->time_min_ns, v[i]) : v[i];
 	}
 	t->cpu_ns = v[0];
-	field = json_field(at, "exec_ns");
-	t->exec_ns = json_i64(&field, t->cpu_ns, -(int64_t)evidence_max, (int64_t)evidence_max);
+	t->exec_ns = evidence_i64(at, "exec_ns");
+	t->time_min_ns = MIN(t->time_min_ns, t->exec_ns);
+	t->blocked_s_ns = v[2];
+	t->switches = evidence_u64(at, "switches_voluntary");
+	t->switches += evidence_u64(at, "switches_involuntary");
 	t->runnable_ns = v[1];
 	t->blocked_ns = v[2] + v[3] + v[4];
 	t->sampled_ns = v[5];
@@ -145,6 +148,8 @@ static int evidence_agent_finish(struct evidence_agent *a)
 	a->window_ns = evidence_u64(&root, "window_ns");
 	a->samples = evidence_u64(&root, "samples");
 	a->weight_ns = evidence_u64(&root, "weight_ns");
+	a->weight_idle_ns = evidence_u64(&root, "weight_idle_ns");
+	a->weight_filtered_ns = evidence_u64(&root, "weight_filtered_ns");
 	a->sigma_ns = evidence_u64(&root, "sigma_ns");
 	a->ledger_cpu_ns = evidence_u64(&root, "ledger_cpu_ns");
 	evidence_read_losses(&root, a);
@@ -249,6 +254,8 @@ static void evidence_load_profile(struct evidence *e)
 	if (!evidence_file(e, "profile.pb.gz", &b, e->no_profile))
 		return;
 	r = pprof_read(b.data, b.size, evidence_profile_max, &why, &e->profile);
+	if (r == 0)
+		r = file_sha256_mem(b.data, b.size, e->profile_sha256);
 	e->has_profile = r == 0;
 	if (r < 0)
 		(void)snprintf(e->no_profile, sizeof(e->no_profile),

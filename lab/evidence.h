@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "lab/json.h"
 #include "lab/truth.h"
 #include "prof/profile.h"
@@ -25,7 +26,9 @@ struct evidence_thread { /* a row of agent.json's ledger */
 	uint32_t tid, tgid;
 	const char *comm;
 	int64_t cpu_ns, runnable_ns, blocked_ns, sampled_ns, sigma_ns;
-	int64_t exec_ns;     /* as cpu_ns, by the scheduler's clock; cpu_ns when not reported */
+	int64_t exec_ns; /* as cpu_ns, by the scheduler's clock, which schedstat shows */
+	int64_t blocked_s_ns;
+	uint64_t switches;
 	int64_t time_min_ns; /* the smallest of the row's times, to find negative ones */
 };
 
@@ -39,6 +42,7 @@ struct evidence_agent { /* agent.json, flame-record/1 */
 	const char *event, *version, *profile_sha256;
 	double frequency_real_hz, deviation_sigmas;
 	uint64_t frequency_hz, cpus, window_ns, samples, weight_ns, sigma_ns, ledger_cpu_ns;
+	uint64_t weight_idle_ns, weight_filtered_ns;
 	uint64_t frames, unresolved, kernel_frames, kernel_unresolved, files_failed,
 		helper_restarts;
 	uint64_t cpu_start_ns, cpu_window_ns, cpu_flush_ns, rss_peak, bpf_memory, perf_rings;
@@ -64,6 +68,8 @@ struct evidence {
 	char step[96];
 	char dir[768];
 	bool has_truth, has_agent, has_profile, has_meters;
+	bool exact;                           /* recorded where time is counted in instructions */
+	char profile_sha256[FILE_SHA256_HEX]; /* of profile.pb.gz, by the lab */
 	char no_truth[EVIDENCE_REASON_MAX], no_agent[EVIDENCE_REASON_MAX],
 		no_profile[EVIDENCE_REASON_MAX], no_meters[EVIDENCE_REASON_MAX];
 	struct truth truth;

@@ -24,6 +24,10 @@
 #define JUDGE_LEDGER_NS   50000.0 /* between reading schedstat and the last switch-out */
 #define JUDGE_EXIT_NS \
 	5000000.0 /* after the last reading: writing the truth, unmapping the process */
+#define JUDGE_SWITCH_NS      5000.0 /* a switch, which cpu_ns has and the scheduler's clock has not */
+#define JUDGE_EXIT_WAIT_NS   20000000.0 /* run queue after the last reading: others' time slices */
+#define JUDGE_EXIT_SWITCHES  16
+#define JUDGE_TAIL_PERIODS   2.5  /* last sample to end: a redraw starts the period, +25 %, anew */
 #define JUDGE_CONSERVED_PART 0.01 /* exits that a busy host stretches */
 #define JUDGE_OVERHEAD_MAX   0.01
 #define JUDGE_MEMORY_MAX     100e6

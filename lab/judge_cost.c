@@ -168,6 +168,11 @@ static void judge_same_step(struct gate *g, const struct evidence *a, const stru
 			strcmp(a->agent.profile_sha256, b->agent.profile_sha256) != 0, 0,
 			"profile hash %.12s, again %.12s, %s", a->agent.profile_sha256,
 			b->agent.profile_sha256, a->step);
+	/* And by the lab's own reading of the file. */
+	if (a->has_profile && b->has_profile)
+		gate_check_near(g, "", 0, strcmp(a->profile_sha256, b->profile_sha256) != 0, 0,
+			"profile.pb.gz %.12s, again %.12s, %s", a->profile_sha256,
+			b->profile_sha256, a->step);
 }
 
 void judge_same_twice(struct gate *g, const struct evidence *e, size_t count, size_t runs)

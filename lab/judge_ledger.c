@@ -14,6 +14,7 @@ static const struct evidence_thread *judge_ledger_row(
 	return NULL;
 }
 
+/* Of one process, by our own stamps: what its stacks must sum to. */
 static double judge_ledger_cpu(const struct evidence_agent *a, uint32_t tgid)
 {
 	double sum = 0;
@@ -21,6 +22,17 @@ static double judge_ledger_cpu(const struct evidence_agent *a, uint32_t tgid)
 	for (size_t i = 0; i < a->ledger_count; i++)
 		if (a->ledger[i].tgid == tgid)
 			sum += (double)a->ledger[i].cpu_ns;
+	return sum;
+}
+
+/* The same by the scheduler's clock: what schedstat and cgroup must show. */
+static double judge_ledger_exec(const struct evidence_agent *a, uint32_t tgid)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < a->ledger_count; i++)
+		if (a->ledger[i].tgid == tgid)
+			sum += (double)a->ledger[i].exec_ns;
 	return sum;
 }
 
@@ -48,12 +60,36 @@ static uint32_t judge_ledger_last(const struct evidence *e)
 		const struct evidence_thread *row =
 			judge_ledger_row(&e->agent, e->truth.pid, t->tid);
 
-		if (!row || t->tid == e->truth.pid || row->cpu_ns - (int64_t)t->cpu_ns <= most)
+		if (!row || t->tid == e->truth.pid || row->exec_ns - (int64_t)t->cpu_ns <= most)
 			continue;
-		most = row->cpu_ns - (int64_t)t->cpu_ns;
+		most = row->exec_ns - (int64_t)t->cpu_ns;
 		last = t->tid;
 	}
 	return last;
+}
+
+/*
+ * The rest of a thread's schedstat, time in the run queue and number of stints, and our own stamps
+ * against the scheduler's clock: a switch costs some 3 us that only our stamps have. After a
+ * thread's last reading it can only become more.
+ */
+static void judge_ledger_switches(struct gate *g, const struct evidence *e,
+	const struct truth_thread *t, const struct evidence_thread *row)
+{
+	double delay = (double)t->run_delay_ns, slices = (double)t->slices;
+	double slack = JUDGE_LEDGER_PART * delay + JUDGE_SWITCH_NS * slices + JUDGE_LEDGER_NS;
+
+	gate_check_most(g, "ns", slack, delay - (double)row->runnable_ns, 0,
+		"run queue time that the ledger lost, %s, %s", t->name, e->step);
+	gate_check_most(g, "ns", slack + JUDGE_EXIT_WAIT_NS, (double)row->runnable_ns - delay, 0,
+		"run queue time that it invented, %s, %s", t->name, e->step);
+	gate_check_most(g, "", 0, slices - (double)row->switches, 0,
+		"stints that the ledger lost, %s, %s", t->name, e->step);
+	gate_check_most(g, "", JUDGE_EXIT_SWITCHES, (double)row->switches - slices, 0,
+		"stints that it invented, %s, %s", t->name, e->step);
+	gate_check_near(g, "ns", (double)row->exec_ns, (double)row->cpu_ns,
+		JUDGE_SWITCH_NS * (double)row->switches + JUDGE_LEDGER_NS,
+		"own clock against the scheduler's, %s, %s", t->name, e->step);
 }
 
 /*
@@ -75,11 +111,38 @@ static void judge_ledger_thread(
 		return;
 	}
 	if (may_be_above)
-		gate_check_near(g, "ns", cpu + JUDGE_EXIT_NS / 2, (double)row->cpu_ns,
+		gate_check_near(g, "ns", cpu + JUDGE_EXIT_NS / 2, (double)row->exec_ns,
 			JUDGE_EXIT_NS / 2 + slack, "%s with its exit, %s", t->name, e->step);
 	else
 		gate_check_near(
-			g, "ns", cpu, (double)row->cpu_ns, slack, "%s, %s", t->name, e->step);
+			g, "ns", cpu, (double)row->exec_ns, slack, "%s, %s", t->name, e->step);
+	if (e->exact)
+		judge_ledger_switches(g, e, t, row);
+}
+
+/*
+ * What the workload says it waited for is sleep, but for the time between being woken and running.
+ * Threads other than the main one, which also waits for them, unless it is the only one.
+ */
+static void judge_ledger_blocked(struct gate *g, const struct evidence *e)
+{
+	double asleep = 0, runnable = 0, waited = (double)e->truth.wait_ns;
+	double slack = JUDGE_LEDGER_PART * waited + JUDGE_LEDGER_NS * (double)e->truth.thread_count;
+
+	if (!e->exact || e->truth.wait_ns == 0)
+		return;
+	for (size_t i = 0; i < e->agent.ledger_count; i++) {
+		const struct evidence_thread *row = &e->agent.ledger[i];
+
+		if (row->tgid != e->truth.pid ||
+			(row->tid == e->truth.pid && e->truth.thread_count > 1))
+			continue;
+		asleep += (double)row->blocked_s_ns;
+		runnable += (double)row->runnable_ns;
+	}
+	gate_check_most(g, "ns", runnable + slack, waited - asleep, 0,
+		"sleep that the ledger lost, %s", e->step);
+	gate_check_most(g, "ns", slack, asleep - waited, 0, "sleep that it invented, %s", e->step);
 }
 
 void judge_ledger(struct gate *g, const struct evidence *e, size_t count)
@@ -99,6 +162,7 @@ void judge_ledger(struct gate *g, const struct evidence *e, size_t count)
 			judge_ledger_thread(
 				g, &e[i], t, t->tid == last || t->tid == e[i].truth.pid);
 		}
+		judge_ledger_blocked(g, &e[i]);
 		/* The whole process, exit included, as the kernel's cgroup account saw it. */
 		if (!e[i].has_meters || e[i].meters.workload_cpu_ns == 0) {
 			gate_unmeasured(g, "%s",
@@ -107,7 +171,7 @@ void judge_ledger(struct gate *g, const struct evidence *e, size_t count)
 			continue;
 		}
 		total = (double)e[i].meters.workload_cpu_ns;
-		gate_check_near(g, "ns", total, judge_ledger_cpu(&e[i].agent, e[i].truth.pid),
+		gate_check_near(g, "ns", total, judge_ledger_exec(&e[i].agent, e[i].truth.pid),
 			fmax(JUDGE_LEDGER_PART * total, 10 * JUDGE_LEDGER_NS),
 			"whole process against its cgroup, %s", e[i].step);
 	}
@@ -132,6 +196,44 @@ static void judge_sum_process(struct gate *g, const struct evidence *e)
 		"workload's stacks against its ledger, %s", e->step);
 }
 
+/* The profile has what the agent says it has, to the nanosecond. */
+static void judge_sum_profile(struct gate *g, const struct evidence *e)
+{
+	struct stacks_sum sum;
+	struct stacks st;
+
+	if (!e->has_profile || stacks_open(e->profile, 0, &st) < 0)
+		return; /* judge_sum_process says so */
+	sum = stacks_total(&st, e->agent.frequency_real_hz);
+	gate_check_near(g, "ns", (double)e->agent.weight_ns, sum.weight_ns, 0,
+		"profile against the agent's own figure, %s", e->step);
+	if (st.has_count)
+		gate_check_near(g, "", (double)e->agent.samples, sum.count, 0,
+			"samples against the agent's own figure, %s", e->step);
+}
+
+/*
+ * Every nanosecond of every CPU is some sample's weight, or a named loss, but for the time from the
+ * last sample to the window's end. Sharper than any sigma, so a sample that vanishes is seen.
+ */
+static void judge_sum_window(struct gate *g, const struct evidence *e)
+{
+	const struct evidence_agent *a = &e->agent;
+	double room = JUDGE_TAIL_PERIODS * (double)NSEC_PER_SEC / fmax((double)a->frequency_hz, 1) *
+		      (double)a->cpus;
+	double left = (double)a->window_ns * (double)a->cpus;
+
+	if (!e->exact)
+		return;
+	left -= (double)a->weight_ns + (double)a->weight_idle_ns + (double)a->weight_filtered_ns;
+	/* A sample without room in the ledger is in the profile all the same. */
+	for (size_t i = 0; i < a->loss_count; i++)
+		if (strcmp(a->losses[i].reason, "ledger_full") != 0)
+			left -= (double)a->losses[i].weight_ns;
+	gate_check_most(g, "ns", room, left, 0, "time that no sample has, %s", e->step);
+	gate_check_most(g, "ns", 0, -left, 0, "time that samples have twice, %s", e->step);
+}
+
 void judge_sum(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -148,6 +250,8 @@ void judge_sum(struct gate *g, const struct evidence *e, size_t count)
 		gate_check_most(g, "ns", 2 * mean * (sqrt((double)a->samples) + 2),
 			(double)a->sigma_ns, 0, "sigma that the agent states, %s", e[i].step);
 		judge_sum_process(g, &e[i]);
+		judge_sum_profile(g, &e[i]);
+		judge_sum_window(g, &e[i]);
 	}
 }
 

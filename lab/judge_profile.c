@@ -142,6 +142,23 @@ void judge_share_pooled(
 	}
 }
 
+/* A function that burns its CPU itself has nothing below it but the odd interrupt. */
+static void judge_leaf(struct gate *g, const struct scenario *s, const char *name,
+	const struct stacks *st, const struct stacks_sum *all, const struct evidence *e)
+{
+	struct stacks_sum above;
+	bool leaf = false;
+
+	for (size_t k = 0; k < s->expect_count; k++)
+		leaf |= s->expect[k].leaf && strcmp(s->expect[k].name, name) == 0;
+	if (!leaf)
+		return;
+	above = stacks_above(st, name, e->agent.frequency_real_hz);
+	gate_check_most(g, "%", 100 * JUDGE_PATH_MAX, 100 * above.weight_ns / all->weight_ns,
+		100 * judge_share_tolerance(JUDGE_PATH_MAX, all->count),
+		"stacks of %s with frames below it, %s", name, e->step);
+}
+
 void judge_path(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -180,6 +197,7 @@ void judge_path(struct gate *g, const struct scenario *s, const struct evidence 
 				100 * astray.weight_ns / all.weight_ns,
 				100 * judge_share_tolerance(JUDGE_PATH_MAX, all.count),
 				"stacks of %s without its callers, %s", name, e[i].step);
+			judge_leaf(g, s, name, &st, &all, &e[i]);
 		}
 	}
 }

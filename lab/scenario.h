@@ -44,6 +44,7 @@ struct scenario_args {
 };
 
 struct scenario_expect {
+	bool leaf; /* burns its CPU itself: no frames below it */
 	const char *name;
 	const char *callers[SCENARIO_CALLERS_MAX]; /* direct caller first; 0: any */
 	size_t caller_count;

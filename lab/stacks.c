@@ -139,6 +139,25 @@ struct stacks_sum stacks_astray(const struct stacks *s, const char *name,
 	return sum;
 }
 
+struct stacks_sum stacks_above(const struct stacks *s, const char *name, double hz)
+{
+	struct stacks_sum sum = {0};
+	struct sample sample;
+
+	for (size_t i = 0; profile_sample_at(s->profile, i, &sample); i++) {
+		uint32_t at = 0;
+
+		if (!stacks_is_ours(s, &sample))
+			continue;
+		while (at < sample.frame_count &&
+			!stacks_name_is(stacks_frame_name(s, &sample, at), name))
+			at++;
+		if (at > 0 && at < sample.frame_count)
+			stacks_count(s, &sample, hz, &sum);
+	}
+	return sum;
+}
+
 struct stacks_sum stacks_unnamed(const struct stacks *s, const char *module, double hz)
 {
 	struct stacks_sum sum = {0};

@@ -46,6 +46,8 @@ struct stacks_sum stacks_under(const struct stacks *s, const struct stacks_chain
  */
 struct stacks_sum stacks_astray(const struct stacks *s, const char *name,
 	const struct stacks_chain *chains, size_t chain_count, double hz);
+/* Samples with function name in the stack, but not as its leaf. */
+struct stacks_sum stacks_above(const struct stacks *s, const char *name, double hz);
 /* Samples with a frame of the module (base name of its path) that has no name. */
 struct stacks_sum stacks_unnamed(const struct stacks *s, const char *module, double hz);
 

@@ -194,16 +194,75 @@ static enum gate_status decide_plain(
 	return g.status;
 }
 
+Test(judge, frames_below_a_leaf_fail_the_path_and_below_others_do_not)
+{
+	struct evidence e;
+
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	synthetic_add_below(&e, "somebody_else_s_kernel_frame", "heavy", 100);
+	cr_assert_eq(decide(judge_path, &e, 1, NULL), GATE_PASS);
+	scenario.expect[0].leaf = true;
+	cr_assert_eq(decide(judge_path, &e, 1, NULL), GATE_FAIL);
+	scenario.expect[0].leaf = false;
+	scenario.expect[1].leaf = true;
+	cr_assert_eq(decide(judge_path, &e, 1, NULL), GATE_PASS);
+	evidence_done(&e);
+}
+
 Test(judge, ledger_within_a_thousandth_passes_and_beyond_fails)
 {
 	struct evidence e;
 
 	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
-	e.agent.ledger[0].cpu_ns = 1000900000;
+	e.agent.ledger[0].exec_ns = 1000900000;
 	cr_assert_eq(decide_plain(judge_ledger, &e), GATE_PASS);
-	e.agent.ledger[0].cpu_ns = 1001100000;
+	e.agent.ledger[0].exec_ns = 1001100000;
 	cr_assert_eq(decide_plain(judge_ledger, &e), GATE_FAIL);
 	evidence_done(&e);
+}
+
+/* Interrupts and steal are in our stamps and not in schedstat: on a host that may be percents. */
+Test(judge, ledger_compares_schedstat_with_the_scheduler_s_clock)
+{
+	struct evidence e;
+
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	e.agent.ledger[0].cpu_ns = 1015000000;
+	cr_assert_eq(decide_plain(judge_ledger, &e), GATE_PASS);
+	e.exact = true;
+	cr_assert_eq(decide_plain(judge_ledger, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
+/* Judges the ledger of a thread that says: 80 ms in the run queue, 10 stints, 500 ms of waits. */
+static enum gate_status waits(int64_t runnable_ns, int64_t blocked_s_ns, uint64_t switches)
+{
+	struct evidence e;
+	enum gate_status status;
+
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	e.exact = true;
+	e.truth.threads[0].run_delay_ns = 80000000;
+	e.truth.threads[0].slices = 10;
+	e.truth.wait_ns = 500000000;
+	e.agent.ledger[0].runnable_ns = runnable_ns;
+	e.agent.ledger[0].blocked_s_ns = blocked_s_ns;
+	e.agent.ledger[0].switches = switches;
+	status = decide_plain(judge_ledger, &e);
+	evidence_done(&e);
+	return status;
+}
+
+Test(judge, ledger_s_waits_are_judged_by_state_and_number)
+{
+	cr_assert_eq(waits(80000000, 490000000, 10), GATE_PASS);
+	cr_assert_eq(waits(85000000, 490000000, 13), GATE_PASS, "after the last reading");
+	cr_assert_eq(waits(79000000, 490000000, 10), GATE_FAIL, "run queue lost");
+	cr_assert_eq(waits(110000000, 490000000, 10), GATE_FAIL, "run queue invented");
+	cr_assert_eq(waits(80000000, 490000000, 9), GATE_FAIL, "a stint lost");
+	cr_assert_eq(waits(80000000, 490000000, 40), GATE_FAIL, "stints invented");
+	cr_assert_eq(waits(80000000, 0, 10), GATE_FAIL, "sleep under another state");
+	cr_assert_eq(waits(80000000, 510000000, 10), GATE_FAIL, "sleep invented");
 }
 
 Test(judge, thread_without_a_ledger_row_fails)
@@ -223,6 +282,33 @@ Test(judge, doubled_weights_fail_the_sum)
 	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
 	cr_assert_eq(decide_plain(judge_sum, &e), GATE_PASS);
 	e.agent.weight_ns *= 2;
+	cr_assert_eq(decide_plain(judge_sum, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
+Test(judge, profile_that_has_less_than_the_agent_says_fails_the_sum)
+{
+	struct evidence e;
+
+	/* One sample of a thousand, far below any sigma. */
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	synthetic_add(&e, "heavy", 1);
+	cr_assert_eq(decide_plain(judge_sum, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
+Test(judge, time_that_no_sample_and_no_loss_has_fails_the_sum_where_clocks_are_exact)
+{
+	struct evidence e;
+
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	e.agent.weight_idle_ns -= 4000000;
+	cr_assert_eq(decide_plain(judge_sum, &e), GATE_PASS);
+	e.exact = true;
+	cr_assert_eq(decide_plain(judge_sum, &e), GATE_FAIL);
+	e.agent.losses[0].weight_ns = 4000000;
+	cr_assert_eq(decide_plain(judge_sum, &e), GATE_PASS);
+	e.agent.weight_filtered_ns = 4000000;
 	cr_assert_eq(decide_plain(judge_sum, &e), GATE_FAIL);
 	evidence_done(&e);
 }
@@ -415,6 +501,23 @@ Test(judge, five_percent_more_agent_cpu_is_not_the_same_cost)
 	gate_decide(&g);
 	cr_assert_eq(g.status, GATE_PASS);
 	free(g.checks);
+}
+
+Test(judge, profiles_that_differ_are_not_the_same_twice_whatever_the_agent_says)
+{
+	struct evidence e[2];
+	struct gate g = {.status = GATE_UNMEASURED};
+
+	synthetic_run(&e[0], 700000000, 300000000, 700, 300, "main");
+	synthetic_run(&e[1], 700000000, 300000000, 700, 300, "main");
+	(void)snprintf(e[0].profile_sha256, sizeof(e[0].profile_sha256), "a");
+	(void)snprintf(e[1].profile_sha256, sizeof(e[1].profile_sha256), "b");
+	judge_same_twice(&g, e, 1, 2);
+	gate_decide(&g);
+	cr_assert_eq(g.status, GATE_FAIL);
+	free(g.checks);
+	evidence_done(&e[0]);
+	evidence_done(&e[1]);
 }
 
 Test(judge, one_nanosecond_of_difference_is_not_the_same_twice)

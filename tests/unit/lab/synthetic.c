@@ -48,6 +48,18 @@ void synthetic_add(struct evidence *e, const char *function, uint64_t samples)
 	synthetic_stack(e->profile, function, "main", samples);
 }
 
+void synthetic_add_below(
+	struct evidence *e, const char *leaf, const char *function, uint64_t samples)
+{
+	struct profile *p = e->profile;
+	struct label pid = {.key = (uint32_t)profile_str(p, "pid"), .num = 100};
+	int64_t values[2] = {(int64_t)samples, (int64_t)(samples * NSEC_PER_MSEC)};
+	uint32_t frames[3] = {
+		synthetic_frame(p, leaf), synthetic_frame(p, function), synthetic_frame(p, "main")};
+
+	cr_assert_eq(profile_add(p, frames, 3, &pid, 1, values), 0);
+}
+
 static void synthetic_truth(struct evidence *e, uint64_t heavy_ns, uint64_t light_ns)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(4096);
@@ -76,6 +88,7 @@ static void synthetic_agent(struct evidence *e, uint64_t cpu_ns, uint64_t sample
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(8192);
 	unsigned long long cpu = cpu_ns, n = samples;
+	unsigned long long window = MAX(cpu, n * 1000000) + 10000000;
 
 	cr_assert_eq(
 		buf_printf(&b,
@@ -84,6 +97,7 @@ static void synthetic_agent(struct evidence *e, uint64_t cpu_ns, uint64_t sample
 			"\"profile_sha256\":"
 			"\"0000000000000000000000000000000000000000000000000000000000000000\","
 			"\"cpus\":1,\"window_ns\":%llu,\"samples\":%llu,\"weight_ns\":%llu,"
+			"\"weight_idle_ns\":%llu,\"weight_filtered_ns\":0,"
 			"\"sigma_ns\":2000000,\"ledger_cpu_ns\":%llu,"
 			"\"losses\":{\"ring_full\":{\"samples\":0,\"weight_ns\":0}},"
 			"\"symbols\":{\"frames\":1,\"unresolved\":0,\"kernel_frames\":0,"
@@ -92,10 +106,11 @@ static void synthetic_agent(struct evidence *e, uint64_t cpu_ns, uint64_t sample
 			"\"rss_peak_bytes\":1,\"bpf_memory_bytes\":1,\"perf_ring_bytes\":1000000,"
 			"\"bpf_run_ns\":0,\"bpf_run_count\":0},"
 			"\"ledger\":[{\"tid\":101,\"tgid\":100,\"comm\":\"w\",\"cpu_ns\":%llu,"
+			"\"exec_ns\":%llu,\"switches_voluntary\":1,\"switches_involuntary\":0,"
 			"\"runnable_ns\":0,\"blocked_s_ns\":0,\"blocked_d_ns\":0,\"blocked_other_"
 			"ns\":0,"
 			"\"sampled_ns\":0,\"sigma_ns\":0}]}",
-			cpu + 1000000, n, n * 1000000, cpu, cpu),
+			window, n, n * 1000000, window - 500000 - n * 1000000, cpu, cpu, cpu),
 		0);
 	cr_assert_eq(evidence_agent_parse(&e->agent, "agent.json", b.data, b.size), 0, "%s",
 		e->agent.doc.message);

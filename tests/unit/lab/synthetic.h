@@ -19,6 +19,9 @@ void synthetic_run(struct evidence *e, uint64_t heavy_ns, uint64_t light_ns, uin
 	uint64_t light_samples, const char *caller);
 /* Adds samples under frame FUNCTION with main as caller. */
 void synthetic_add(struct evidence *e, const char *function, uint64_t samples);
+/* Adds samples of LEAF, called by FUNCTION under main. */
+void synthetic_add_below(
+	struct evidence *e, const char *leaf, const char *function, uint64_t samples);
 /* n draws of probability p. */
 uint64_t synthetic_binomial(struct rng *r, uint64_t n, double p);
 
