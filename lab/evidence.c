@@ -180,7 +180,7 @@ void evidence_agent_done(struct evidence_agent *a)
 /* An exit is a number or a text such as "signal 9". */
 static void evidence_exit(const struct json_at *root, const char *name, char ret[64])
 {
-	struct json_at at = json_field(root, name);
+	struct json_at at = json_need(root, name);
 
 	if (!json_present(&at))
 		return;
@@ -276,6 +276,44 @@ static void evidence_load_agent(struct evidence *e)
 		(void)snprintf(e->no_agent, sizeof(e->no_agent), "%.390s", e->agent.doc.message);
 }
 
+bool evidence_agent_failed(const struct evidence *e)
+{
+	const struct evidence_meters *m = &e->meters;
+	bool ran = strcmp(m->workload_exit, "never ran") != 0;
+
+	if (!e->has_meters || strcmp(m->agent_exit, "never ran") == 0)
+		return false;
+	/* At a deadline the agent is killed, too; its fault unless the workload was the one to hang. */
+	return strcmp(m->agent_exit, "0") != 0 &&
+	       !(m->timed_out && ran && strcmp(m->workload_exit, "0") != 0);
+}
+
+/* What lies behind a missing file: the end of the one that should have written it. */
+static void evidence_explain(struct evidence *e)
+{
+	const struct evidence_meters *m = &e->meters;
+	char why[EVIDENCE_REASON_MAX];
+	char *const all[] = {e->no_truth, e->no_agent, e->no_profile};
+	const bool has[] = {e->has_truth, e->has_agent, e->has_profile};
+	const char *late = m->timed_out ? "deadline passed, " : "";
+
+	if (!e->has_meters)
+		return;
+	if (evidence_agent_failed(e))
+		(void)snprintf(why, sizeof(why),
+			"%.90s: %sagent ended with %.20s, see %.200s/agent.log", e->step, late,
+			m->agent_exit, e->dir);
+	else if (strcmp(m->workload_exit, "0") != 0)
+		(void)snprintf(why, sizeof(why),
+			"%.90s: %sworkload ended with %.20s, see %.200s/workload.log", e->step,
+			late, m->workload_exit, e->dir);
+	else
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (!has[i])
+			(void)snprintf(all[i], EVIDENCE_REASON_MAX, "%s", why);
+}
+
 void evidence_load(struct evidence *e, const char *dir, const char *step, bool with_agent,
 	const char *why_none)
 {
@@ -308,13 +346,18 @@ void evidence_load(struct evidence *e, const char *dir, const char *step, bool w
 			(void)snprintf(e->no_meters, sizeof(e->no_meters), "%.390s",
 				e->meters.doc.message);
 	}
-	if (!with_agent) {
-		(void)snprintf(e->no_agent, sizeof(e->no_agent), "step has no agent");
-		(void)snprintf(e->no_profile, sizeof(e->no_profile), "step has no agent");
-		return;
+	/* A workload that failed may have written its truth before it did. */
+	if (e->has_meters && strcmp(e->meters.workload_exit, "0") != 0)
+		e->has_truth = false;
+	if (with_agent) {
+		evidence_load_agent(e);
+		evidence_load_profile(e);
 	}
-	evidence_load_agent(e);
-	evidence_load_profile(e);
+	evidence_explain(e);
+	if (with_agent)
+		return;
+	(void)snprintf(e->no_agent, sizeof(e->no_agent), "step has no agent");
+	(void)snprintf(e->no_profile, sizeof(e->no_profile), "step has no agent");
 }
 
 void evidence_done(struct evidence *e)

@@ -85,6 +85,8 @@ struct evidence {
 void evidence_load(struct evidence *e, const char *dir, const char *step, bool with_agent,
 	const char *why_none);
 void evidence_done(struct evidence *e);
+/* The agent ran and ended badly by itself: a crash, an error, or silence until the deadline. */
+bool evidence_agent_failed(const struct evidence *e);
 
 /* For tests: one part from memory. 0 or -EBADMSG with doc.message. */
 int evidence_agent_parse(struct evidence_agent *a, const char *file, const void *data, size_t size);

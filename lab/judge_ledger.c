@@ -258,6 +258,10 @@ void judge_sum(struct gate *g, const struct evidence *e, size_t count)
 void judge_losses(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
+		/* An agent that dies loses all of them; that is its fault, not missing data. */
+		if (evidence_agent_failed(&e[i]))
+			gate_check_most(g, "", 0, 1, 0, "agent ended with %s, see agent.log, %s",
+				e[i].meters.agent_exit, e[i].step);
 		if (!judge_has(g, &e[i], false))
 			continue;
 		if (e[i].agent.loss_count == 0)

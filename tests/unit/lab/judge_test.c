@@ -324,6 +324,17 @@ Test(judge, an_agent_cannot_excuse_its_sum_with_a_huge_sigma)
 	evidence_done(&e);
 }
 
+Test(judge, an_agent_that_dies_fails_losses)
+{
+	struct evidence e;
+
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	(void)snprintf(e.meters.agent_exit, sizeof(e.meters.agent_exit), "signal 11");
+	(void)snprintf(e.meters.workload_exit, sizeof(e.meters.workload_exit), "0");
+	cr_assert_eq(decide_plain(judge_losses, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
 Test(judge, one_lost_sample_fails_losses)
 {
 	struct evidence e;

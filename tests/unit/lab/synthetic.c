@@ -130,6 +130,8 @@ void synthetic_run(struct evidence *e, uint64_t heavy_ns, uint64_t light_ns, uin
 	synthetic_stack(e->profile, "light", caller, light_samples);
 	e->has_profile = true;
 	e->has_meters = true;
+	(void)snprintf(e->meters.agent_exit, sizeof(e->meters.agent_exit), "0");
+	(void)snprintf(e->meters.workload_exit, sizeof(e->meters.workload_exit), "0");
 	e->meters.workload_cpu_ns = heavy_ns + light_ns;
 }
 
