@@ -164,8 +164,8 @@ static int campaign_find_image(struct campaign *c)
 	if (!campaign_needs_image(c))
 		return 0;
 	r = image_find(c->place.source, &c->image);
-	if (r < 0)
-		return campaign_fail(c, r, "image",
+	if (r < 0) /* whatever it was, the command line was right */
+		return campaign_fail(c, -EIO, "image",
 			"the VM image is not there and could not be built (see above)");
 	c->has_image = true;
 	return 0;

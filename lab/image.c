@@ -1,6 +1,7 @@
 /*
  * Finds the VM image: vm-images/build.sh knows whether the cache has it and builds it otherwise, so
- * it is always asked; with the image in the cache that takes some 30 ms. What it says on stderr is
+ * it is always asked; with the image in the cache that takes about a second, in which all of its bytes are
+ * checked. What it says on stderr is
  * for people and goes straight there.
  */
 #include "lab/vm.h"

@@ -358,6 +358,15 @@ build_into() {
 	phase "files hashed"
 }
 
+# The cache is as good as its bytes: a cut or flipped file would be judged under the name of the whole one.
+is_whole() {
+	local f
+	for f in modules.cpio root.ext4 vmlinux; do
+		[ -f "$1/$f" ] || return 1
+		grep -qF "\"$f\": \"$(sha256sum <"$1/$f" | cut -d' ' -f1)\"" "$1/manifest.json" || return 1
+	done
+}
+
 # --- main -----------------------------------------------------------------------------------------------------
 
 for tool in dpkg-deb mke2fs debugfs e2fsck sha256sum flock; do
@@ -368,7 +377,7 @@ mkdir -p "$cache/images" || fail "cannot write to $cache"
 work=$(mktemp -d "${TMPDIR:-/tmp}/flamelab-image.XXXXXX")
 exec 9>"$cache/images/.lock"
 if ! flock -n 9; then
-	echo "image: another build is running, waiting for it" >&2
+	echo "image: another run holds the cache, waiting for it" >&2
 	flock -w 1800 9 || fail "waited 30 minutes for another build"
 fi
 [ -z "$refresh" ] || write_lock
@@ -380,6 +389,10 @@ if [ -n "$output" ]; then
 	exit 0
 fi
 final=$cache/images/$lock_hash
+if [ -f "$final/manifest.json" ] && ! is_whole "$final"; then
+	echo "image: the copy in the cache is damaged, building it anew: $final" >&2
+	rm -f "$final/manifest.json"
+fi
 if [ ! -f "$final/manifest.json" ]; then
 	rm -rf "$cache/images"/.new.*
 	new=$(mktemp -d "$cache/images/.new.XXXXXX")
