@@ -201,6 +201,23 @@ Test(vm, is_done_only_when_the_result_says_so)
 	cr_assert_neq(access(path, F_OK), 0);
 }
 
+Test(vm, waits_a_moment_only_for_a_qemu_that_outlives_its_guest)
+{
+	struct timespec from, to;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &from);
+	struct vm_outcome o = run_under(START_GUEST
+		"put 0 '" DONE_HEADER "\\xb7\\x3e\\x4d\\x19'\n"
+		"put 64 '" DONE_RECORD "\\x7d\\x0e\\x16\\xda\\x6a\\x97\\xa2\\xdadoneok\\n'\n"
+		"printf 'flamelab: boot 7\\nflamelab: done 99\\n' >$console\n"
+		"exec sleep 100\n",
+		60000);
+	(void)clock_gettime(CLOCK_MONOTONIC, &to);
+
+	cr_expect_end(o, VM_OK, "done");
+	cr_assert_lt(to.tv_sec - from.tv_sec, 30);
+}
+
 Test(vm, says_that_the_result_device_is_full)
 {
 	struct vm_outcome o = run_under(START_GUEST
