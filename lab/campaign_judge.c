@@ -20,8 +20,12 @@ static void campaign_load(struct campaign_item *it)
 			if (s->kind == SCENARIO_SELFTEST && s->faults[i].use)
 				from = scenario_fault_find(s, s->faults[i].use);
 			boot = &it->boots[run * s->boots + p->steps[from].boot];
-			evidence_load(e, boot->dir, p->steps[from].name, p->steps[from].with_agent,
-				boots_failure(boot, text));
+			if (p->steps[from].service)
+				evidence_load_fleet(e, boot->dir, p->steps[from].name,
+					p->steps[from].service, boots_failure(boot, text));
+			else
+				evidence_load(e, boot->dir, p->steps[from].name,
+					p->steps[from].with_agent, boots_failure(boot, text));
 			e->exact = p->mode == VM_EXACT;
 			if (s->kind == SCENARIO_SELFTEST && e->has_truth &&
 				s->faults[i].truth_points > 0)

@@ -360,6 +360,45 @@ void evidence_load(struct evidence *e, const char *dir, const char *step, bool w
 	(void)snprintf(e->no_profile, sizeof(e->no_profile), "step has no agent");
 }
 
+static void evidence_load_windows(struct evidence *e, const char *service)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(evidence_profile_max);
+	const char *why = "";
+	int r;
+
+	if (!evidence_file(e, "windows.spool", &b, e->no_windows))
+		return;
+	r = fleet_windows_read(b.data, b.size, service, &why, &e->windows);
+	e->has_windows = r == 0;
+	if (r < 0)
+		(void)snprintf(e->no_windows, sizeof(e->no_windows),
+			"%.90s: windows.spool: %s: %.200s", e->step, strerror(-r), why);
+}
+
+void evidence_load_fleet(struct evidence *e, const char *dir, const char *step, const char *service,
+	const char *why_none)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(JSON_SIZE_MAX);
+	char file[128];
+
+	evidence_load(e, dir, step, false, why_none);
+	e->is_fleet = true;
+	if (why_none) {
+		(void)snprintf(e->no_fleet, sizeof(e->no_fleet), "%.390s", why_none);
+		(void)snprintf(e->no_windows, sizeof(e->no_windows), "%.390s", why_none);
+		return;
+	}
+	(void)snprintf(e->no_agent, sizeof(e->no_agent), "a daemon writes no agent.json");
+	evidence_load_profile(e);
+	evidence_load_windows(e, service);
+	if (!evidence_file(e, "fleet.json", &b, e->no_fleet))
+		return;
+	(void)snprintf(file, sizeof(file), "%s/fleet.json", step);
+	e->has_fleet = fleet_parse(&e->fleet, file, buf_str(&b), b.size) == 0;
+	if (!e->has_fleet)
+		(void)snprintf(e->no_fleet, sizeof(e->no_fleet), "%.390s", e->fleet.doc.message);
+}
+
 void evidence_done(struct evidence *e)
 {
 	if (!e)
@@ -367,6 +406,7 @@ void evidence_done(struct evidence *e)
 	truth_done(&e->truth);
 	evidence_agent_done(&e->agent);
 	json_done(&e->meters.doc);
+	fleet_done(&e->fleet);
 	profile_free(e->profile);
 	*e = (struct evidence){0};
 }

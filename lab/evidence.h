@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "lab/fleet.h"
 #include "lab/json.h"
 #include "lab/truth.h"
 #include "prof/profile.h"
@@ -76,6 +77,12 @@ struct evidence {
 	struct evidence_agent agent;
 	struct evidence_meters meters;
 	struct profile *profile;
+
+	/* Steps with agent daemon and backend: the profile is the backend's answer for one service. */
+	bool is_fleet, has_fleet, has_windows;
+	char no_fleet[EVIDENCE_REASON_MAX], no_windows[EVIDENCE_REASON_MAX];
+	struct fleet_result fleet;
+	struct fleet_windows windows; /* of the truth's workload */
 };
 
 /*
@@ -83,6 +90,9 @@ struct evidence {
  * reason for everything (the VM crashed). with_agent false: agent and profile are not expected.
  */
 void evidence_load(struct evidence *e, const char *dir, const char *step, bool with_agent,
+	const char *why_none);
+/* The same for a step with a play (job.h); service is the workload's. */
+void evidence_load_fleet(struct evidence *e, const char *dir, const char *step, const char *service,
 	const char *why_none);
 void evidence_done(struct evidence *e);
 /* The agent ran and ended badly by itself: a crash, an error, or silence until the deadline. */

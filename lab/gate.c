@@ -28,6 +28,11 @@ static const struct {
 	[GATE_CONSERVED] = {"conserved", "the ledger lost or invented time of a thread"},
 	[GATE_NEGATIVE] = {"negative", "a time is negative or larger than the window"},
 	[GATE_SELFTEST] = {"selftest", "the lab did not notice a fault that was put there"},
+	[GATE_FLEET] = {"fleet", "agent and backend did not do together what they were asked"},
+	[GATE_ARRIVED] = {"arrived", "the backend's answer is not what the agent sent"},
+	[GATE_KEPT] = {"kept", "the backend lost a window or counted one twice"},
+	[GATE_DORMANT] = {"dormant", "an agent that only waits costs too much"},
+	[GATE_UNLOADED] = {"unloaded", "something of the agent stays in the kernel or in memory"},
 	[GATE_OVERHEAD_REAL] = {"overhead_real", "the agent costs too much on real hardware"},
 };
 

@@ -29,6 +29,11 @@ enum gate_kind {
 	GATE_NEGATIVE,        /* no time is negative or larger than the window allows */
 	GATE_SELFTEST,        /* a seeded fault turned the right gates red */
 	GATE_OVERHEAD_REAL,   /* overhead on real hardware, interleaved A/B */
+	GATE_FLEET,           /* request, command, window, upload came round without a failure */
+	GATE_ARRIVED,         /* the backend answers what the agent sent, to the nanosecond */
+	GATE_KEPT,            /* nothing acknowledged is lost, nothing is counted twice */
+	GATE_DORMANT,         /* CPU and memory of an agent that waits on a busy host */
+	GATE_UNLOADED,        /* kernel objects, and memory over many commands, are back */
 	GATE_KIND_COUNT
 };
 const char *gate_kind_name(enum gate_kind k);

@@ -40,6 +40,21 @@ static int write_words(struct buf *out, const char *word, const char *const *val
 	return err;
 }
 
+static int write_play(const struct job_step *s, struct buf *out)
+{
+	int err;
+
+	if (!s->backend || !is_program_name(s->backend) || !s->agent)
+		return -EINVAL;
+	if ((err = write_word(out, "play", s->play)) < 0 ||
+		(err = write_word(out, "backend", s->backend)) < 0 ||
+		(err = write_words(out, "backend_env", s->backend_env)) < 0)
+		return err;
+	return buf_printf(out, "frequency_hz %llu\njitter_seed %llu\nplay_count %llu\n",
+		(unsigned long long)s->frequency_hz, (unsigned long long)s->jitter_seed,
+		(unsigned long long)s->play_count);
+}
+
 static int write_step(const struct job_step *s, struct buf *out)
 {
 	int err;
@@ -53,6 +68,8 @@ static int write_step(const struct job_step *s, struct buf *out)
 		(err = write_words(out, "agent_env", s->agent_env)) < 0 ||
 		(err = write_word(out, "workload", s->workload)) < 0 ||
 		(err = write_words(out, "workload_arg", s->workload_args)) < 0)
+		return err;
+	if (s->play && (err = write_play(s, out)) < 0)
 		return err;
 	return buf_printf(out,
 		"workload_env_pad %llu\nstart_offset_ns %llu\nmemory_max %llu\nbpf_stats %d\n"

@@ -19,6 +19,13 @@
  *	memory_max 104857600		of the agent's cgroup; 0: none
  *	bpf_stats 1			kernel.bpf_stats_enabled during the step
  *	timeout_ms 120000		guest time for the whole step
+ *	play loop			agent daemon and backend instead of a recording: loop,
+ *					dormant, cycles or faults (lab/guest/fleet_play.c)
+ *	backend flame-backend		program in the payload, with a play
+ *	backend_env FLAME_FAULT=ack_early	repeated
+ *	frequency_hz 997		of what a play asks for
+ *	jitter_seed 11			of the daemon
+ *	play_count 10			start/stop commands of play cycles
  *	end
  *
  * Per step lab-init writes into the result, under STEP/:
@@ -37,6 +44,11 @@
  *		memory_limited			whether memory_max took effect
  *		oom_kills, bpf_run_ns, bpf_run_count
  *		timed_out			the step's timeout ended it
+ * and with a play
+ *	profile.pb.gz	the backend's answer for the workload's service
+ *	windows.spool	the agent's own: every spool file it made (agent/spool.h), one after another
+ *	fleet.json	"schema": "flamelab-fleet/1"; see lab/fleet.h
+ *	backend.log  verify.log (of flame-backend verify, after its end)
  * and after the last step "done" with the text "ok\n"; without it the run counts as crashed.
  */
 #ifndef LAB_JOB_H
@@ -61,6 +73,10 @@ struct job_step {
 	uint64_t memory_max;
 	uint64_t timeout_ms;
 	bool bpf_stats;
+	const char *play; /* NULL: a recording */
+	const char *backend;
+	const char *backend_env[JOB_ARGS_MAX];
+	uint64_t frequency_hz, jitter_seed, play_count;
 };
 
 struct job {

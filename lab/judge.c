@@ -39,6 +39,21 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 	case GATE_LEAK:
 		judge_leak(g, e, n);
 		break;
+	case GATE_FLEET:
+		judge_fleet(g, e, n);
+		break;
+	case GATE_ARRIVED:
+		judge_arrived(g, e, n);
+		break;
+	case GATE_KEPT:
+		judge_kept(g, e, n);
+		break;
+	case GATE_DORMANT:
+		judge_dormant(g, e, n);
+		break;
+	case GATE_UNLOADED:
+		judge_unloaded(g, e, n);
+		break;
 	default:
 		gate_unmeasured(
 			g, "a %s scenario does not measure this", scenario_kind_name(s->kind));

@@ -33,7 +33,8 @@
 #define JUDGE_MEMORY_MAX     100e6
 #define JUDGE_BASELINE_PART  0.02
 #define JUDGE_COST_PART      0.02
-#define JUDGE_LEAK_BYTES     256.0 /* per window; the seeded leak is 1024 */
+#define JUDGE_CYCLES_BYTES   65536.0 /* kernel memory of a process comes and goes in pages */
+#define JUDGE_LEAK_BYTES     256.0   /* per window; the seeded leak is 1024 */
 
 /* Half-width of the interval for a share p of n samples. */
 double judge_share_tolerance(double p, double n);
@@ -51,6 +52,13 @@ void judge_losses(struct gate *g, const struct evidence *e, size_t count);
 /* For machines whose clocks are not exact: the scheduler's own figures, as bounds. */
 void judge_conserved(struct gate *g, const struct evidence *e, size_t count);
 void judge_negative(struct gate *g, const struct evidence *e, size_t count);
+
+/* Agent daemon and backend (judge_fleet.c). */
+void judge_fleet(struct gate *g, const struct evidence *e, size_t count);
+void judge_arrived(struct gate *g, const struct evidence *e, size_t count);
+void judge_kept(struct gate *g, const struct evidence *e, size_t count);
+void judge_dormant(struct gate *g, const struct evidence *e, size_t count);
+void judge_unloaded(struct gate *g, const struct evidence *e, size_t count);
 
 /* bare: without agent; with: with it; limited: with it under memory.max and bpf_stats. */
 struct judge_overhead {

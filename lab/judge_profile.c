@@ -14,17 +14,24 @@ double judge_share_tolerance(double p, double n)
 	return JUDGE_Z * sqrt(p * (1 - p) * (1 + JUDGE_JITTER_CV2) / n) + JUDGE_SYSTEMATIC;
 }
 
+/* For sampling errors: what the recording says, or the daemon's windows. */
+static double judge_hz(const struct evidence *e)
+{
+	return e->is_fleet ? e->windows.frequency_hz : e->agent.frequency_real_hz;
+}
+
 /* Opens the profile of the workload's process, or says why the gate is unmeasured. */
 static bool judge_open(struct gate *g, const struct evidence *e, struct stacks *ret)
 {
-	if (!e->has_truth || !e->has_profile || !e->has_agent) {
+	if (!e->has_truth || !e->has_profile || (!e->has_agent && !e->is_fleet)) {
 		gate_unmeasured(g, "%s",
 			!e->has_truth     ? e->no_truth
 			: !e->has_profile ? e->no_profile
 					  : e->no_agent);
 		return false;
 	}
-	if (stacks_open(e->profile, e->truth.pid, ret) < 0) {
+	/* The backend answers by service, whose only process is the workload's. */
+	if (stacks_open(e->profile, e->is_fleet ? 0 : e->truth.pid, ret) < 0) {
 		gate_unmeasured(g, "%s: profile has no values in nanoseconds", e->step);
 		return false;
 	}
@@ -70,7 +77,7 @@ static bool judge_part_add(struct gate *g, const struct scenario_expect *x,
 	const struct evidence *e, struct judge_part *part)
 {
 	struct stacks_chain chain = {x->name, x->callers, x->caller_count};
-	double cpu, hz = e->agent.frequency_real_hz;
+	double cpu, hz = judge_hz(e);
 	struct stacks_sum sum;
 	struct stacks st;
 
@@ -162,7 +169,7 @@ static void judge_leaf(struct gate *g, const struct scenario *s, const char *nam
 void judge_path(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		double hz = e[i].agent.frequency_real_hz;
+		double hz = judge_hz(&e[i]);
 		struct stacks st;
 
 		if (!judge_open(g, &e[i], &st))
@@ -206,7 +213,7 @@ void judge_forbidden(
 	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		double hz = e[i].agent.frequency_real_hz;
+		double hz = judge_hz(&e[i]);
 		struct stacks_sum sum, total;
 		struct stacks st;
 
@@ -234,7 +241,7 @@ void judge_forbidden(
 void judge_symbols(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		double hz = e[i].agent.frequency_real_hz;
+		double hz = judge_hz(&e[i]);
 		struct stacks_sum unnamed, total;
 		struct stacks st;
 

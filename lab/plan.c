@@ -51,6 +51,16 @@ static int plan_agent(struct arena *a, const struct scenario *s, const struct sc
 	return plan_args(step->agent_args, &n, args);
 }
 
+/* Agent daemon and backend instead of a recording. */
+static void plan_play(const struct scenario *s, uint64_t seed, struct job_step *step)
+{
+	step->agent = "flame-agent";
+	step->backend = "flame-backend";
+	step->play = s->play;
+	step->frequency_hz = s->frequency_hz;
+	step->jitter_seed = seed;
+}
+
 /* A step with the scenario's workload and the shipped agent. */
 static int plan_step(struct arena *a, const struct scenario *s, const char *variant, uint64_t seed,
 	struct job_step *step)
@@ -64,10 +74,12 @@ static int plan_step(struct arena *a, const struct scenario *s, const char *vari
 	if (!step->name)
 		return -ENOMEM;
 	r = plan_args(step->workload_args, &n, &s->workload_args);
-	return r < 0 ? r : plan_agent(a, s, &s->agent_args, "flame-agent", seed, step);
+	if (s->play)
+		plan_play(s, seed, step);
+	return r < 0 || s->play ? r : plan_agent(a, s, &s->agent_args, "flame-agent", seed, step);
 }
 
-static int plan_seeds(struct arena *a, const struct scenario *s, struct job_step *steps)
+static int plan_seeds(struct arena *a, const struct scenario *s, bool full, struct job_step *steps)
 {
 	int r = 0;
 
@@ -77,6 +89,8 @@ static int plan_seeds(struct arena *a, const struct scenario *s, struct job_step
 		(void)snprintf(variant, sizeof(variant), "seed%llu",
 			(unsigned long long)s->seeds[i]); /* fits */
 		r = plan_step(a, s, variant, s->seeds[i], &steps[i]);
+		if (s->play)
+			steps[i].play_count = full ? s->runs_full : s->runs_smoke;
 	}
 	return r;
 }
@@ -120,11 +134,13 @@ static int plan_fault(struct arena *a, const struct scenario *s, const struct sc
 	size_t n = 0;
 
 	memset(step->agent_args, 0, sizeof(step->agent_args));
-	if (r == 0)
+	if (s->play)
+		step->backend = "flame-backend-faulty";
+	if (r == 0 && !s->play)
 		r = plan_agent(a, s, f->agent_args.count ? &f->agent_args : &s->agent_args,
 			"flame-agent-faulty", s->seeds[0], step);
 	for (size_t i = 0; i < f->env_count; i++)
-		step->agent_env[i] = f->env[i];
+		(s->play ? step->backend_env : step->agent_env)[i] = f->env[i];
 	if (f->workload && r == 0) {
 		step->workload = f->workload;
 		memset(step->workload_args, 0, sizeof(step->workload_args));
@@ -148,7 +164,7 @@ static size_t plan_step_count(const struct scenario *s, const struct plan_option
 }
 
 static int plan_steps(
-	struct arena *a, const struct scenario *s, struct job_step *steps, size_t count)
+	struct arena *a, const struct scenario *s, bool full, struct job_step *steps, size_t count)
 {
 	int r = 0;
 
@@ -162,7 +178,7 @@ static int plan_steps(
 			r = plan_fault(a, s, &s->faults[i], &steps[i]);
 		return r;
 	default:
-		return plan_seeds(a, s, steps);
+		return plan_seeds(a, s, full, steps);
 	}
 }
 
@@ -225,13 +241,14 @@ int plan_make(
 	p.boots = arena_alloc(a, (p.boot_count + 1) * sizeof(*p.boots));
 	if (!steps || !p.steps || !p.boots)
 		return -ENOMEM;
-	r = plan_steps(a, s, steps, p.step_count);
+	r = plan_steps(a, s, o->full, steps, p.step_count);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < p.step_count; i++)
 		p.steps[i] = (struct plan_step){.name = steps[i].name,
 			.boot = plan_boot_of(s, i),
-			.with_agent = steps[i].agent != NULL};
+			.with_agent = steps[i].agent != NULL,
+			.service = steps[i].play ? steps[i].workload : NULL};
 	r = plan_deal(a, &p, steps);
 	if (r == 0)
 		*ret = p;

@@ -17,6 +17,7 @@ struct plan_step {
 	const char *name;
 	size_t boot; /* index in the plan's boots of the first run */
 	bool with_agent;
+	const char *service; /* of a step with a play: the workload's; NULL: a recording */
 };
 
 struct plan_boot {

@@ -12,7 +12,7 @@
 #include "base/str.h"
 
 static const char *const scenario_kinds[] = {
-	"accuracy", "overhead", "perturb", "selftest", "invariants", NULL};
+	"accuracy", "overhead", "perturb", "selftest", "invariants", "fleet", NULL};
 static const char *const scenario_modes[] = {"exact", "fast", "host", NULL};
 static const char *const gate_needs[] = {"", "required", "platform", NULL};
 
@@ -235,6 +235,19 @@ static void scenario_read_gates(const struct json_at *at, struct scenario *s)
 		json_fail(at, "has no gate; a scenario that cannot fail proves nothing");
 }
 
+static void scenario_read_play(const struct json_at *root, struct scenario *s)
+{
+	static const char *const plays[] = {"loop", "dormant", "cycles", "faults", NULL};
+	struct json_at at = json_field(root, "play");
+
+	if (json_present(&at))
+		s->play = plays[json_choice(&at, 0, plays)];
+	if (s->kind == SCENARIO_FLEET && !s->play)
+		json_fail(&at, "is missing, a fleet scenario needs it");
+	if (s->kind != SCENARIO_FLEET && s->kind != SCENARIO_SELFTEST && s->play)
+		json_fail(&at, "only a fleet or selftest scenario has one");
+}
+
 static void scenario_read_machine(const struct json_at *root, struct scenario *s)
 {
 	static const char *const suites[] = {"smoke", "full", NULL};
@@ -321,8 +334,8 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 	at = json_field(root, "runs");
 	if (s->kind == SCENARIO_PERTURB && !s->runs_full)
 		json_fail(&at, "is missing, a perturb scenario needs it");
-	if (s->kind != SCENARIO_PERTURB && s->runs_full)
-		json_fail(&at, "only a perturb scenario has runs");
+	if (s->kind != SCENARIO_PERTURB && s->kind != SCENARIO_FLEET && s->runs_full)
+		json_fail(&at, "only a perturb or fleet scenario has runs");
 	at = json_field(root, "faults");
 	if (s->kind == SCENARIO_SELFTEST && !s->fault_count)
 		json_fail(&at, "is missing, a selftest scenario needs it");
@@ -356,8 +369,8 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 static int scenario_finish(struct scenario *s)
 {
 	static const char *const names[] = {"why", "kind", "suites", "mode", "shift", "cpus",
-		"memory_mb", "workload", "agent", "runs", "boots", "repeat", "step_timeout_s",
-		"cost_s", "expect", "forbid", "faults", "gates", NULL};
+		"memory_mb", "workload", "agent", "play", "runs", "boots", "repeat",
+		"step_timeout_s", "cost_s", "expect", "forbid", "faults", "gates", NULL};
 	struct json_at root = json_root(&s->doc), field;
 	int r;
 
@@ -372,6 +385,7 @@ static int scenario_finish(struct scenario *s)
 	scenario_read_workload(&field, &s->workload, &s->workload_args);
 	field = json_need(&root, "agent");
 	scenario_read_agent(&field, s);
+	scenario_read_play(&root, s);
 	r = scenario_read_lists(&root, s);
 	if (r < 0) {
 		json_fail(&root, "%s", strerror(-r));

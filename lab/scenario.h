@@ -32,6 +32,7 @@ enum scenario_kind {
 	SCENARIO_PERTURB,  /* many steps that differ in seed, offset, environment: no false alarm */
 	SCENARIO_SELFTEST, /* agents with seeded faults: the named gates turn red, others stay green */
 	SCENARIO_INVARIANTS, /* what must hold on any machine, no shares */
+	SCENARIO_FLEET, /* agent daemon and backend: a play of lab/guest/fleet_play.c per seed */
 	SCENARIO_KIND_COUNT
 };
 const char *scenario_kind_name(enum scenario_kind k);
@@ -59,8 +60,8 @@ struct scenario_fault {
 	const char *name;
 	const char *workload; /* program and arguments of this step; NULL: the scenario's */
 	struct scenario_args workload_args;
-	struct scenario_args agent_args; /* instead of the scenario's when given */
-	const char *env[SCENARIO_FAULT_ENV_MAX];
+	struct scenario_args agent_args;         /* instead of the scenario's when given */
+	const char *env[SCENARIO_FAULT_ENV_MAX]; /* of the agent; with a play, of the backend */
 	size_t env_count;
 	double truth_points; /* the lab falsifies the truth it reads by so much */
 	uint64_t boot;       /* which of the scenario's VMs runs it */
@@ -81,7 +82,8 @@ struct scenario {
 	uint64_t frequency_hz;
 	uint64_t seeds[SCENARIO_SEEDS_MAX];
 	size_t seed_count;
-	uint64_t runs_smoke, runs_full; /* perturb: steps */
+	const char *play;               /* with agent daemon and backend; NULL: a recording */
+	uint64_t runs_smoke, runs_full; /* perturb: steps; fleet: start/stop commands */
 	uint64_t boots;                 /* perturb, selftest: VMs the steps are dealt to */
 	uint64_t repeat;                /* the whole job again in another VM, must be identical */
 	uint64_t step_timeout_s;        /* guest time */

@@ -164,6 +164,8 @@ static size_t job_programs(const struct job *j, bool agents, const char **names)
 
 		if (name)
 			names[n++] = name;
+		if (agents && j->steps[i].backend)
+			names[n++] = j->steps[i].backend;
 	}
 	qsort(names, n, sizeof(names[0]), compare_names);
 	for (size_t i = 0; i < n; i++)
@@ -175,7 +177,7 @@ static size_t job_programs(const struct job *j, bool agents, const char **names)
 static int add_programs(
 	struct vm_cpio *cpio, const struct vm_config *c, const struct job *j, bool agents)
 {
-	const char *names[JOB_STEPS_MAX] = {0};
+	const char *names[2 * JOB_STEPS_MAX] = {0};
 	size_t n = job_programs(j, agents, names);
 	const char *sub = agents ? "" : "workloads/";
 	int err = 0;

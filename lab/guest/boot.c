@@ -10,13 +10,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <net/if.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -167,6 +170,15 @@ static const char *write_sysctl(const char *path, const char *value)
 	return NULL;
 }
 
+/* Backend and agent talk over it. */
+static const char *loopback_up(void)
+{
+	_cleanup_(closep) int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq q = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+
+	return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &q) < 0 ? failed("switch on", "lo", errno) : NULL;
+}
+
 const char *boot_mounts(void)
 {
 	const char *error;
@@ -184,7 +196,7 @@ const char *boot_mounts(void)
 	if ((error = write_sysctl("/proc/sys/kernel/perf_event_max_sample_rate", "100000")) ||
 		(error = write_sysctl("/proc/sys/kernel/perf_cpu_time_max_percent", "0")))
 		return error;
-	return NULL;
+	return loopback_up();
 }
 
 void boot_argument(const char *name, char *value, size_t size)

@@ -56,3 +56,20 @@ struct bpf_run bpf_run_sum(void)
 		sum.count += info.run_cnt;
 	}
 }
+
+uint64_t bpf_object_count(void)
+{
+	static const int commands[] = {
+		BPF_PROG_GET_NEXT_ID, BPF_MAP_GET_NEXT_ID, BPF_LINK_GET_NEXT_ID};
+	union bpf_attr attr;
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		memset(&attr, 0, sizeof(attr));
+		while (bpf(commands[i], &attr) == 0) {
+			attr.start_id = attr.next_id;
+			count++;
+		}
+	}
+	return count;
+}

@@ -15,4 +15,7 @@ int bpf_run_enable(bool on);
 /* Sum over all programs that are loaded now; zeros where the kernel refuses to tell. */
 struct bpf_run bpf_run_sum(void);
 
+/* Programs, maps and links that are loaded in the kernel, whoever loaded them. */
+uint64_t bpf_object_count(void);
+
 #endif

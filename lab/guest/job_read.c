@@ -45,6 +45,16 @@ static int read_directive(struct job_step *s, const char *word, const char *valu
 		s->agent = value;
 		return 0;
 	}
+	if (strcmp(word, "backend_env") == 0)
+		return add_word(s->backend_env, value);
+	if (strcmp(word, "backend") == 0) {
+		s->backend = value;
+		return 0;
+	}
+	if (strcmp(word, "play") == 0) {
+		s->play = value;
+		return 0;
+	}
 	if (strcmp(word, "workload") == 0) {
 		s->workload = value;
 		return 0;
@@ -59,6 +69,12 @@ static int read_directive(struct job_step *s, const char *word, const char *valu
 		s->memory_max = n;
 	else if (strcmp(word, "timeout_ms") == 0)
 		s->timeout_ms = n;
+	else if (strcmp(word, "frequency_hz") == 0)
+		s->frequency_hz = n;
+	else if (strcmp(word, "jitter_seed") == 0)
+		s->jitter_seed = n;
+	else if (strcmp(word, "play_count") == 0)
+		s->play_count = n;
 	else if (strcmp(word, "bpf_stats") == 0)
 		s->bpf_stats = n != 0;
 	else

@@ -9,7 +9,8 @@
  */
 #include "lab/guest/step.h"
 
-#include "lab/guest/bpf_run.h"
+#include "lab/guest/fleet.h"
+#include "lab/guest/step_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,35 +30,9 @@
 
 #include "base/def.h"
 
-enum { MEMORY_PERIOD_NS = 100000000, ENV_MAX = JOB_ARGS_MAX + 8, READY_FD = 9, PAD_MAX = 100000 };
+enum { MEMORY_PERIOD_NS = 100000000, READY_FD = 9, PAD_MAX = 100000 };
 
-struct process {
-	struct group group;
-	pid_t pid; /* 0: not started */
-	int pidfd; /* -1 when none runs */
-	int status;
-	int exec_error;
-	struct rusage usage;
-};
-
-struct run {
-	const struct job_step *step;
-	const struct step_place *place;
-	struct process agent;
-	struct process workload;
-	int ready_fd;
-	bool ready_seen; /* a byte came, or the agent's end */
-	int timer_fd;
-	bool ready;
-	bool timed_out;
-	uint64_t deadline_ns;
-	uint64_t ready_ns, window_end_ns, workload_start_ns, workload_end_ns;
-	uint64_t cpu_ready_ns, cpu_window_ns, cpu_end_ns;
-	uint64_t memory_peak, memory_samples;
-	struct bpf_run bpf_before, bpf_after;
-};
-
-static uint64_t now_ns(void)
+uint64_t step_now_ns(void)
 {
 	struct timespec ts;
 
@@ -65,7 +40,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-static void out_path(const struct run *r, const char *file, char path[PATH_MAX])
+void step_path(const struct run *r, const char *file, char path[PATH_MAX])
 {
 	(void)snprintf(path, PATH_MAX, "%s/%s", r->place->out_dir, file);
 }
@@ -94,13 +69,13 @@ static void child_exec(const struct process *p, const char **argv, const char **
 	_exit(127);
 }
 
-static int process_start(struct run *r, struct process *p, const char **argv, const char **envp,
+int step_start(struct run *r, struct process *p, const char **argv, const char **envp,
 	const char *log, int ready_fd)
 {
 	char path[PATH_MAX];
 	pid_t pid;
 
-	out_path(r, log, path);
+	step_path(r, log, path);
 	pid = fork();
 	if (pid < 0)
 		return -errno;
@@ -149,15 +124,16 @@ static void read_ready(struct run *r)
 }
 
 /* Waits for the next thing to happen, until_ns at most, and takes note of it. */
-static void run_poll(struct run *r, uint64_t until_ns)
+void step_poll(struct run *r, uint64_t until_ns)
 {
-	struct pollfd p[4] = {
+	struct pollfd p[5] = {
 		{.fd = r->ready_seen ? -1 : r->ready_fd, .events = POLLIN},
 		{.fd = r->agent.pidfd, .events = POLLIN},
 		{.fd = r->workload.pidfd, .events = POLLIN},
 		{.fd = r->timer_fd, .events = POLLIN},
+		{.fd = r->backend.pidfd, .events = POLLIN},
 	};
-	uint64_t now = now_ns(), left = until_ns > now ? until_ns - now : 0, ticks;
+	uint64_t now = step_now_ns(), left = until_ns > now ? until_ns - now : 0, ticks;
 	struct timespec ts = {(time_t)(left / NSEC_PER_SEC), (long)(left % NSEC_PER_SEC)};
 
 	if (ppoll(p, ARRAY_SIZE(p), &ts, NULL) <= 0)
@@ -168,18 +144,19 @@ static void run_poll(struct run *r, uint64_t until_ns)
 		sample_memory(r);
 	process_check(&r->agent);
 	process_check(&r->workload);
+	process_check(&r->backend);
 }
 
-static bool in_time(struct run *r)
+bool step_in_time(struct run *r)
 {
-	if (now_ns() < r->deadline_ns)
+	if (step_now_ns() < r->deadline_ns)
 		return true;
 	r->timed_out = true;
 	return false;
 }
 
 /* The environment is fixed: nothing of the host's gets into a run. */
-static void build_env(const char **envp, const char *const *more, const char *pad)
+void step_env(const char **envp, const char *const *more, const char *pad)
 {
 	static const char *const base[] = {
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8"};
@@ -202,8 +179,8 @@ static int start_agent(struct run *r)
 	size_t n = 0;
 
 	(void)snprintf(bin, sizeof(bin), "%s/%s", r->place->bin_dir, r->step->agent);
-	out_path(r, "profile.pb.gz", profile);
-	out_path(r, "agent.json", summary);
+	step_path(r, "profile.pb.gz", profile);
+	step_path(r, "agent.json", summary);
 	(void)snprintf(fd_text, sizeof(fd_text), "%d", READY_FD);
 	argv[n++] = bin;
 	for (size_t i = 0; r->step->agent_args[i]; i++)
@@ -215,16 +192,16 @@ static int start_agent(struct run *r)
 	argv[n++] = "--summary";
 	argv[n++] = summary;
 	argv[n] = NULL;
-	build_env(envp, r->step->agent_env, NULL);
+	step_env(envp, r->step->agent_env, NULL);
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
 		return -errno;
 	r->ready_fd = pipe_fds[0];
-	err = process_start(r, &r->agent, argv, envp, "agent.log", pipe_fds[1]);
+	err = step_start(r, &r->agent, argv, envp, "agent.log", pipe_fds[1]);
 	(void)close(pipe_fds[1]);
 	return err;
 }
 
-static int start_workload(struct run *r)
+int step_start_workload(struct run *r)
 {
 	char bin[PATH_MAX], truth[PATH_MAX];
 	const char *argv[JOB_ARGS_MAX + 4], *envp[ENV_MAX];
@@ -232,7 +209,7 @@ static int start_workload(struct run *r)
 	size_t n = 0, prefix = strlen(pad);
 
 	(void)snprintf(bin, sizeof(bin), "%s/workloads/%s", r->place->bin_dir, r->step->workload);
-	out_path(r, "truth.json", truth);
+	step_path(r, "truth.json", truth);
 	argv[n++] = bin;
 	for (size_t i = 0; r->step->workload_args[i]; i++)
 		argv[n++] = r->step->workload_args[i];
@@ -242,12 +219,12 @@ static int start_workload(struct run *r)
 	if (r->step->workload_env_pad > PAD_MAX)
 		return -EINVAL;
 	memset(pad + prefix, 'x', r->step->workload_env_pad);
-	build_env(envp, NULL, r->step->workload_env_pad > 0 ? pad : NULL);
-	return process_start(r, &r->workload, argv, envp, "workload.log", -1);
+	step_env(envp, NULL, r->step->workload_env_pad > 0 ? pad : NULL);
+	return step_start(r, &r->workload, argv, envp, "workload.log", -1);
 }
 
 /* "0", "\"signal 9\"" or "null" when it never ran. */
-static const char *exit_text(const struct process *p, char text[32])
+const char *step_exit_text(const struct process *p, char text[32])
 {
 	if (p->pid == 0)
 		return "null";
@@ -270,14 +247,14 @@ static int write_meters(const struct run *r)
 	FILE *f;
 	bool bad;
 
-	out_path(r, "meters.json", path);
+	step_path(r, "meters.json", path);
 	f = fopen(path, "we");
 	if (!f)
 		return -errno;
 #define NUMBER(name, value) fprintf(f, ",\n  \"%s\": %llu", name, (unsigned long long)(value))
 	(void)fprintf(f, "{\n  \"schema\": \"flamelab-meters/1\"");
-	(void)fprintf(f, ",\n  \"agent_exit\": %s", exit_text(&r->agent, agent_exit));
-	(void)fprintf(f, ",\n  \"workload_exit\": %s", exit_text(&r->workload, workload_exit));
+	(void)fprintf(f, ",\n  \"agent_exit\": %s", step_exit_text(&r->agent, agent_exit));
+	(void)fprintf(f, ",\n  \"workload_exit\": %s", step_exit_text(&r->workload, workload_exit));
 	(void)NUMBER("agent_cpu_start_ns", r->cpu_ready_ns);
 	(void)NUMBER("agent_cpu_window_ns", r->cpu_window_ns - r->cpu_ready_ns);
 	(void)NUMBER("agent_cpu_flush_ns", r->cpu_end_ns - r->cpu_window_ns);
@@ -313,31 +290,47 @@ static int run_window(struct run *r)
 	uint64_t start;
 	int err;
 
-	r->ready_ns = now_ns();
+	r->ready_ns = step_now_ns();
 	r->cpu_ready_ns = group_cpu_ns(&r->agent.group);
 	start = r->ready_ns + r->step->start_offset_ns;
-	while (now_ns() < start && in_time(r))
-		run_poll(r, start);
-	r->workload_start_ns = now_ns();
-	err = start_workload(r);
-	while (err == 0 && r->workload.pidfd >= 0 && in_time(r))
-		run_poll(r, r->deadline_ns);
-	r->workload_end_ns = now_ns();
+	while (step_now_ns() < start && step_in_time(r))
+		step_poll(r, start);
+	r->workload_start_ns = step_now_ns();
+	err = step_start_workload(r);
+	while (err == 0 && r->workload.pidfd >= 0 && step_in_time(r))
+		step_poll(r, r->deadline_ns);
+	r->workload_end_ns = step_now_ns();
 	r->bpf_after = bpf_run_sum();
 	r->cpu_window_ns = group_cpu_ns(&r->agent.group);
-	r->window_end_ns = now_ns();
+	r->window_end_ns = step_now_ns();
 	return err;
 }
 
-static void end_process(struct run *r, struct process *p)
+void step_end(struct run *r, struct process *p)
 {
-	uint64_t until = now_ns() + 2 * NSEC_PER_SEC; /* SIGKILL takes effect far sooner */
+	uint64_t until = step_now_ns() + 2 * NSEC_PER_SEC; /* SIGKILL takes effect far sooner */
 
 	if (p->pidfd >= 0)
 		(void)kill(p->pid, SIGKILL);
-	while (p->pidfd >= 0 && now_ns() < until)
-		run_poll(r, until);
+	while (p->pidfd >= 0 && step_now_ns() < until)
+		step_poll(r, until);
 	group_kill(&p->group);
+}
+
+static int run_record(struct run *r)
+{
+	int err = r->step->agent ? start_agent(r) : 0;
+
+	while (err == 0 && r->step->agent && !r->ready && r->agent.pidfd >= 0 && step_in_time(r))
+		step_poll(r, r->deadline_ns);
+	if (err < 0 || (r->step->agent && !r->ready))
+		return err;
+	err = run_window(r);
+	if (r->agent.pidfd >= 0)
+		(void)kill(r->agent.pid, SIGINT);
+	while (err == 0 && r->agent.pidfd >= 0 && step_in_time(r))
+		step_poll(r, r->deadline_ns);
+	return err;
 }
 
 int step_run(const struct job_step *s, const struct step_place *place)
@@ -345,37 +338,32 @@ int step_run(const struct job_step *s, const struct step_place *place)
 	struct run r = {.step = s, .place = place, .ready_fd = -1, .timer_fd = -1};
 	int err = 0;
 
-	r.agent.pidfd = r.workload.pidfd = -1;
+	r.agent.pidfd = r.workload.pidfd = r.backend.pidfd = -1;
 	group_open(&r.agent.group, place->groups, "agent", s->memory_max);
 	group_open(&r.workload.group, place->groups, "workload", 0);
+	if (s->play)
+		group_open(&r.backend.group, place->groups, "backend", 0);
 	if (s->bpf_stats)
 		(void)bpf_run_enable(true); /* refused: bpf_run_count stays 0, and that shows */
 	r.bpf_before = bpf_run_sum();
 	start_timer(&r);
-	r.deadline_ns = now_ns() + s->timeout_ms * NSEC_PER_MSEC;
-	if (s->agent) {
-		err = start_agent(&r);
-		while (err == 0 && !r.ready && r.agent.pidfd >= 0 && in_time(&r))
-			run_poll(&r, r.deadline_ns);
-	}
-	if (err == 0 && (!s->agent || r.ready)) {
-		err = run_window(&r);
-		if (r.agent.pidfd >= 0)
-			(void)kill(r.agent.pid, SIGINT);
-		while (err == 0 && r.agent.pidfd >= 0 && in_time(&r))
-			run_poll(&r, r.deadline_ns);
-	}
+	r.deadline_ns = step_now_ns() + s->timeout_ms * NSEC_PER_MSEC;
+	err = s->play ? fleet_run(&r) : run_record(&r);
 	r.cpu_end_ns = MAX(group_cpu_ns(&r.agent.group), r.cpu_window_ns);
 	if (!r.agent.group.path[0] && r.agent.pid > 0) /* the process clock went with the process */
 		r.cpu_end_ns = MAX(usage_ns(&r.agent.usage), r.cpu_window_ns);
 	if (s->bpf_stats)
 		(void)bpf_run_enable(false);
-	end_process(&r, &r.workload);
-	end_process(&r, &r.agent);
+	step_end(&r, &r.workload);
+	step_end(&r, &r.agent);
+	if (s->play)
+		step_end(&r, &r.backend);
 	if (err == 0)
 		err = write_meters(&r);
 	group_close(&r.agent.group);
 	group_close(&r.workload.group);
+	if (s->play)
+		group_close(&r.backend.group);
 	if (r.timer_fd >= 0)
 		(void)close(r.timer_fd);
 	if (r.ready_fd >= 0)

@@ -59,6 +59,40 @@ Test(job, is_written_as_its_header_says)
 				      "end\n");
 }
 
+Test(job, play_is_written_with_its_backend)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(4096);
+	struct job_step s = {.name = "b",
+		.agent = "flame-agent",
+		.workload = "w",
+		.play = "cycles",
+		.backend = "flame-backend-faulty",
+		.backend_env = {"FLAME_FAULT=ack_early"},
+		.frequency_hz = 99,
+		.jitter_seed = 11,
+		.play_count = 100};
+
+	cr_assert_eq(write_one(s, &b), 0);
+	cr_assert_str_eq(buf_str(&b), "flamelab-job 1\n"
+				      "step b\n"
+				      "agent flame-agent\n"
+				      "workload w\n"
+				      "play cycles\n"
+				      "backend flame-backend-faulty\n"
+				      "backend_env FLAME_FAULT=ack_early\n"
+				      "frequency_hz 99\n"
+				      "jitter_seed 11\n"
+				      "play_count 100\n"
+				      "workload_env_pad 0\n"
+				      "start_offset_ns 0\n"
+				      "memory_max 0\n"
+				      "bpf_stats 0\n"
+				      "timeout_ms 60000\n"
+				      "end\n");
+	s.backend = NULL;
+	cr_assert_eq(write_one(s, &b), -EINVAL);
+}
+
 Test(job, without_steps_is_its_first_line)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(4096);

@@ -146,3 +146,23 @@ Test(plan, modes_that_cannot_run_a_scenario_skip_it_with_the_reason)
 	make("cpu_split", &host, &p);
 	cr_assert_null(p.skipped);
 }
+
+Test(plan, fleet_runs_daemon_and_backend_and_counts_by_suite)
+{
+	struct plan_options o = {0};
+	struct plan p;
+	const struct job_step *s;
+
+	make("fleet_loop", &o, &p);
+	s = &p.boots[0].job.steps[0];
+	cr_assert_str_eq(s->play, "loop");
+	cr_assert_str_eq(s->backend, "flame-backend");
+	cr_assert_str_eq(p.steps[0].service, "cpu_split");
+	cr_assert_eq(s->frequency_hz, 997);
+	cr_assert_null(s->agent_args[0]);
+	make("fleet_cycles", &o, &p);
+	cr_assert_eq(p.boots[0].job.steps[0].play_count, 12);
+	o.full = true;
+	make("fleet_cycles", &o, &p);
+	cr_assert_eq(p.boots[0].job.steps[0].play_count, 100);
+}

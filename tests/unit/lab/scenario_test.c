@@ -56,6 +56,9 @@ Test(scenario, refusals_name_file_field_and_reason)
 	refuses("\"shift\":1", "\"shift\":1.5", "x.json: shift: must be a whole number");
 	refuses("\"shift\":1", "\"shift\":11", "x.json: shift: 11 is not in 0..10");
 	refuses("\"shift\":1", "\"shift\":1,\"shift\":2", "x.json: shift: stands there twice");
+	refuses("\"cpus\":1", "\"cpus\":1,\"play\":\"loop\"",
+		"x.json: play: only a fleet or selftest scenario has one");
+	refuses("\"accuracy\"", "\"fleet\"", "x.json: play: is missing, a fleet scenario needs it");
 	refuses("\"cpus\":1", "\"cpus\":2",
 		"x.json: cpus: exact mode has one CPU (icount hangs with more)");
 	refuses("\"exact\"", "\"exakt\"",
