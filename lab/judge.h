@@ -33,6 +33,7 @@
 #define JUDGE_MEMORY_MAX     100e6
 #define JUDGE_BASELINE_PART  0.02
 #define JUDGE_COST_PART      0.02
+#define JUDGE_COST_FLUSH     0.5     /* which files samples hit is chance */
 #define JUDGE_CYCLES_BYTES   65536.0 /* kernel memory of a process comes and goes in pages */
 #define JUDGE_LEAK_BYTES     256.0   /* per window; the seeded leak is 1024 */
 

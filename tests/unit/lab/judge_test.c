@@ -514,6 +514,25 @@ Test(judge, five_percent_more_agent_cpu_is_not_the_same_cost)
 	free(g.checks);
 }
 
+static enum gate_status cost_same(uint64_t flush_ns, uint64_t other_flush_ns)
+{
+	struct evidence plain = metered(100000000, 1, 0), other = metered(100000000, 1, 0);
+	struct gate g = {.status = GATE_UNMEASURED};
+
+	plain.meters.agent_flush_ns = flush_ns;
+	other.meters.agent_flush_ns = other_flush_ns;
+	judge_cost_same(&g, &other, &plain);
+	gate_decide(&g);
+	free(g.checks);
+	return g.status;
+}
+
+Test(judge, flush_that_reads_one_more_library_costs_the_same_and_a_doubled_one_does_not)
+{
+	cr_assert_eq(cost_same(26066000, 34036000), GATE_PASS);
+	cr_assert_eq(cost_same(26066000, 52200000), GATE_FAIL);
+}
+
 Test(judge, profiles_that_differ_are_not_the_same_twice_whatever_the_agent_says)
 {
 	struct evidence e[2];
