@@ -149,7 +149,10 @@ void judge_share_pooled(
 	}
 }
 
-/* A function that burns its CPU itself has nothing below it but the odd interrupt. */
+/*
+ * A function that burns its CPU itself has nothing below it but the odd interrupt; on a real machine
+ * that may be percents, so only exact mode looks.
+ */
 static void judge_leaf(struct gate *g, const struct scenario *s, const char *name,
 	const struct stacks *st, const struct stacks_sum *all, const struct evidence *e)
 {
@@ -158,7 +161,7 @@ static void judge_leaf(struct gate *g, const struct scenario *s, const char *nam
 
 	for (size_t k = 0; k < s->expect_count; k++)
 		leaf |= s->expect[k].leaf && strcmp(s->expect[k].name, name) == 0;
-	if (!leaf)
+	if (!leaf || !e->exact)
 		return;
 	above = stacks_above(st, name, e->agent.frequency_real_hz);
 	gate_check_most(g, "%", 100 * JUDGE_PATH_MAX, 100 * above.weight_ns / all->weight_ns,
