@@ -33,7 +33,8 @@ enum {
 	STEP_SLACK_MS = 60000,
 	/*
 	 * From "done" to QEMU's end. The result is whole before the guest says so, hence ending QEMU
-	 * loses nothing. Seen once: a vCPU that spun for minutes after "reboot: Power down".
+	 * loses nothing. Seen once, under a host that starved QEMU's main thread: a vCPU spun for minutes
+	 * after "reboot: Power down".
 	 */
 	END_SILENCE_MS = 5000,
 	QMP_GREETING_MS = 20000,

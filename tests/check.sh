@@ -8,6 +8,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 3
 B=${1:-build}
 logs=$B/check
+export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
 skips=()
