@@ -144,6 +144,8 @@ start hup.folded -d 120s
 kill -HUP "$agent"
 wait "$agent"
 holds $? "SIGHUP ends the window and writes the profile" "$(cat "$T/hup.folded.err")"
+"$B"/workloads/cpu_split --seconds 3 >/dev/null & # an idle machine has no samples to write
+bg+=($!)
 (trap '' HUP && exec "$A" record -q -d 1s -o "$T/nohup.folded" --ready-fd 9 9>"$T/nohup.ready") &
 agent=$!
 bg+=("$agent")
@@ -177,6 +179,8 @@ holds $? "a process that does not run gives an empty graph and a hint" "$(cat "$
 
 # --- more stacks than there is room for
 
+"$B"/workloads/cpu_split --threads 8 --seconds 3 >/dev/null & # more stacks than 64 on an idle machine, too
+bg+=($!)
 "$A" record -q -d 1s -F 4999 --tid --stacks-max 64 -o "$T/full.folded" --summary "$T/full.json" 2>"$T/full.err"
 holds $? "record with too many stacks" "$(cat "$T/full.err")"
 judge "lost samples are counted, shown, and in the sum" lost "$T/full.folded" "$T/full.json"
