@@ -19,12 +19,13 @@
  * exec_ns is the scheduler's own account of the same stints (differences of se.sum_exec_runtime,
  * which is up to date for prev here). cpu_ns - exec_ns is the time the kernel does not charge to
  * threads: interrupts (CONFIG_IRQ_TIME_ACCOUNTING), steal (CONFIG_PARAVIRT_TIME_ACCOUNTING), and
- *the nanoseconds between the scheduler reading its clock and this tracepoint. Off-CPU time is split
- *when the thread next leaves a CPU: left while runnable:   all of it is runnable left blocked in
- *state: sched_info.run_delay has grown by the wait in the run queue after the wake-up; that part is
- *runnable, the rest blocked in that state run_delay of the current wait is added after this
- *tracepoint has run for the switch-in, which is why the split waits for the switch-out
- *(off_pending_ns carries the time until then).
+ * the nanoseconds between the scheduler reading its clock and this tracepoint.
+ * Off-CPU time is split when the thread next leaves a CPU:
+ *	left while runnable: all of it is runnable;
+ *	left blocked in a state: sched_info.run_delay has grown by the wait in the run queue after the
+ *	wake-up; that part is runnable, the rest blocked in that state.
+ * run_delay of the current wait is added after this tracepoint has run for the switch-in, which is why
+ * the split waits for the switch-out (off_pending_ns carries the time until then).
  *
  * The ledger follows states from armed_ns on, before the window, and adds only the part of each
  * interval that lies in the window; so all states are known when the window opens. A missing entry is
