@@ -42,7 +42,7 @@ ALL_CFLAGS = -std=gnu17 $(CFLAGS) -fno-omit-frame-pointer $(WARN) $(if $(SAN),-f
 LDFLAGS  ?= -Wl,--as-needed -Wl,-z,relro,-z,now
 LIBS_BASE  := -lxxhash -lgnutls
 LIBS_PROF  := $(LIBS_BASE) -lz -lm
-LIBS_AGENT := $(LIBS_PROF) -lcurl -lbpf -ldw -lelf -lcjson -lseccomp -lcap -l:libstdc++.a
+LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -lcjson -lseccomp -lcap -l:libstdc++.a
 LIBS_BACKEND := $(LIBS_PROF) -lmicrohttpd -lsqlite3 -lcjson -lpthread
 LIBS_LAB   := $(LIBS_PROF) -lcjson
 

@@ -77,26 +77,27 @@ void api_request_list(void *app, struct http_request *q, struct http_response *r
 	answer(r, control_request_list(a->control, api_now_unix_ns(), &r->body), "requests", &why);
 }
 
-void api_request_get(void *app, struct http_request *q, struct http_response *r)
+typedef int request_by_id_fn(
+	struct control *c, const char *id, int64_t now_unix_ns, struct buf *out);
+
+static void request_by_id(
+	struct api *a, struct http_request *q, request_by_id_fn *fn, struct http_response *r)
 {
-	struct api *a = app;
 	struct buf why = BUF_INIT(WHY_MAX);
 
 	r->body = BUF_INIT(16 << 20);
 	(void)buf_append_str(&why, "no such request");
-	answer(r, control_request_get(a->control, http_tail(q), api_now_unix_ns(), &r->body),
-		"request", &why);
+	answer(r, fn(a->control, http_tail(q), api_now_unix_ns(), &r->body), "request", &why);
+}
+
+void api_request_get(void *app, struct http_request *q, struct http_response *r)
+{
+	request_by_id(app, q, control_request_get, r);
 }
 
 void api_request_cancel(void *app, struct http_request *q, struct http_response *r)
 {
-	struct api *a = app;
-	struct buf why = BUF_INIT(WHY_MAX);
-
-	r->body = BUF_INIT(16 << 20);
-	(void)buf_append_str(&why, "no such request");
-	answer(r, control_request_cancel(a->control, http_tail(q), api_now_unix_ns(), &r->body),
-		"request", &why);
+	request_by_id(app, q, control_request_cancel, r);
 }
 
 void api_health(void *app, struct http_request *q, struct http_response *r)
