@@ -33,12 +33,16 @@ endif
 comma    := ,
 SANFLAGS  = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 
-VERSION  := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+# Always 13 characters, so that no figure of the lab moves with the text of a version. Tracked files count as dirt.
+VERSION  := $(shell h=$$(git rev-parse HEAD 2>/dev/null) || { echo 0000000+nogit; exit; }; \
+	    git --no-optional-locks status --porcelain -uno | grep -q . && echo $${h::7}+dirty || echo $${h::13})
+# The same bytes from any directory: debug information and BTF name files as they stand in the tree.
+REPRO    := -ffile-prefix-map=$(CURDIR)=.
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith \
 	    -Wwrite-strings -Wformat=2 -Wno-missing-field-initializers -Werror
 CPPFLAGS := -D_GNU_SOURCE -Ilib -I. -I$(B)/gen
 CFLAGS   ?= -O2 -g
-ALL_CFLAGS = -std=gnu17 $(CFLAGS) -fno-omit-frame-pointer $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
+ALL_CFLAGS = -std=gnu17 $(CFLAGS) $(REPRO) -fno-omit-frame-pointer $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
 LDFLAGS  ?= -Wl,--as-needed -Wl,-z,relro,-z,now
 LIBS_BASE  := -lxxhash -lgnutls
 LIBS_PROF  := $(LIBS_BASE) -lz -lm
@@ -104,7 +108,7 @@ FORCE:
 
 # BPF: clang -> object -> skeleton. -g for BTF; CO-RE needs no kernel headers.
 BPF_CFLAGS := -target bpf -D__TARGET_ARCH_$(ARCH) -mcpu=v3 -O2 -g -std=gnu17 -Wall -Wextra -Werror \
-	      -Wno-unused-parameter -Wno-missing-declarations -I. -I$(B)/gen
+	      -Wno-unused-parameter -Wno-missing-declarations $(REPRO) -I. -I$(B)/gen
 $(B)/obj/agent/bpf/%.bpf.o: agent/bpf/%.bpf.c $(DEPS_BUILD)
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
@@ -144,10 +148,10 @@ $(call obj,$(GUEST_SRC)): $(DEPS_BUILD)
 $(B)/lab-init: $(GUEST_SRC) $(DEPS_BUILD)
 	@mkdir -p $(B)/obj/lab/guest
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) -std=gnu17 -O2 -g $(WARN) -static -MMD -MP -MF $(B)/obj/lab/guest/init.d -MT $@ $(GUEST_SRC) -o $@
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu17 -O2 -g $(REPRO) $(WARN) -static -MMD -MP -MF $(B)/obj/lab/guest/init.d -MT $@ $(GUEST_SRC) -o $@
 
 # Workloads keep frame pointers and their own functions apart; they include nothing of ours.
-WORKLOAD_FLAGS := -std=gnu++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-ipa-icf \
+WORKLOAD_FLAGS := -std=gnu++17 -O2 -g $(REPRO) -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-ipa-icf \
 		  -fcf-protection=none -Wall -Wextra -Werror
 $(B)/workloads/%: workloads/cpp/%.cpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
