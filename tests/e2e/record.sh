@@ -113,12 +113,23 @@ judge "stacks sum to the ledger" sums "$T/split.folded.json"
 judge "no sample is lost" losses "$T/split.folded.json"
 judge "on every CPU weights add up to the window" window "$T/split.folded.json"
 
-start convoy.folded -d 120s -F 997 &&
-	"$W/lock_convoy" --truth "$T/convoy.truth" >/dev/null
+# The workers sleep when the window ends and only then is their schedstat read: what a thread does
+# after it has read its own account takes microseconds, or on a host that lends its CPUs to others any time.
+mkfifo "$T/convoy.in" "$T/convoy.out"
+start convoy.folded -d 120s -F 997
+"$W/lock_convoy" --stay 1 --truth "$T/convoy.truth" <"$T/convoy.in" >"$T/convoy.out" &
+convoy=$!
+bg+=("$convoy")
+exec 7>"$T/convoy.in" 8<"$T/convoy.out"
+read -r -t 60 stays <&8
 kill -TERM "$agent"
 wait "$agent"
 holds $? "SIGTERM ends the window and writes the profile" "$(cat "$T/convoy.folded.err")"
-judge "the ledger is schedstat (lock_convoy)" ledger "$T/convoy.folded.json" "$T/convoy.truth"
+exec 7>&-
+wait "$convoy"
+holds $? "the workers stay until they are told ($stays)" "exit $?"
+exec 8<&-
+judge "the ledger is schedstat (lock_convoy)" ledger "$T/convoy.folded.json" "$T/convoy.truth" workers
 
 [ "$(grep -c prog "$T/held")" -ge 3 ] && [ "$(grep -c map "$T/held")" -ge 5 ]
 holds $? "the agent's programs and maps are seen while it runs" "$(cat "$T/held")"

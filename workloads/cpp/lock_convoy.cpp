@@ -24,10 +24,10 @@ BURN_DEFINE(outside_work)
 enum { CRITICAL, OUTSIDE, LOCK_WAIT, HOLD_SLEEP, ACCOUNTS, THREADS_MAX = 64 };
 
 static uint64_t threads = 4, ops = 150, hold_work = 200000, outside_iterations = 100000, seed = 1;
-static uint64_t hold_sleep_us = 0;
+static uint64_t hold_sleep_us = 0, stay = 0;
 static const char *truth_path;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_barrier_t start;
+static pthread_barrier_t start, done, leave;
 
 struct convoy_state {
 	unsigned index;
@@ -82,6 +82,10 @@ BURN_FUNCTION void *worker(void *arg)
 		operation(s, longer ? outside_iterations + draw : outside_iterations - draw);
 	}
 	s.thread = truth::thread_account();
+	if (stay) {
+		(void)pthread_barrier_wait(&done);
+		(void)pthread_barrier_wait(&leave);
+	}
 	return nullptr;
 }
 
@@ -99,14 +103,39 @@ static convoy_state state_new(unsigned index)
 	return s;
 }
 
+static void barrier_new(pthread_barrier_t &barrier, size_t threads_waiting)
+{
+	if ((errno = pthread_barrier_init(&barrier, nullptr, (unsigned)threads_waiting)))
+		truth::fail("pthread_barrier_init");
+}
+
+/* Keeps the workers asleep until standard input ends; what a sleeping thread has used is final. */
+static void stay_until_told(std::vector<convoy_state> &states)
+{
+	(void)pthread_barrier_wait(&done);
+	printf("lock_convoy: staying\n");
+	if (fflush(stdout))
+		truth::fail("stdout");
+	while (getchar() != EOF)
+		continue;
+	for (convoy_state &s : states) {
+		std::string tid = std::to_string(s.thread.tid);
+		truth::schedstat_read(("/proc/self/task/" + tid + "/schedstat").c_str(), s.thread);
+	}
+	(void)pthread_barrier_wait(&leave);
+}
+
 static void run_threads(std::vector<convoy_state> &states)
 {
 	std::vector<pthread_t> ids(states.size());
-	if ((errno = pthread_barrier_init(&start, nullptr, (unsigned)states.size())))
-		truth::fail("pthread_barrier_init");
+	barrier_new(start, states.size());
+	barrier_new(done, states.size() + 1);
+	barrier_new(leave, states.size() + 1);
 	for (size_t i = 0; i < states.size(); i++)
 		if ((errno = pthread_create(&ids[i], nullptr, worker, &states[i])))
 			truth::fail("pthread_create");
+	if (stay)
+		stay_until_told(states);
 	for (pthread_t id : ids)
 		if ((errno = pthread_join(id, nullptr)))
 			truth::fail("pthread_join");
@@ -124,6 +153,8 @@ int main(int argc, char **argv)
 		{"hold-sleep-us", "sleep with the mutex held; 0 is none", &hold_sleep_us, 0,
 			1000000000, nullptr},
 		{"seed", "lengths of the outside work", &seed, 0, UINT64_MAX / THREADS_MAX - 1,
+			nullptr},
+		{"stay", "1: threads stay, asleep, until standard input ends", &stay, 0, 1,
 			nullptr},
 		{"truth", "file for truth.json", nullptr, 0, 0, &truth_path},
 	};

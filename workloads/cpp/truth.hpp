@@ -110,9 +110,29 @@ inline void thread_name(unsigned index)
 		fail("pthread_setname_np");
 }
 
+/* The schedstat file at path, into t. */
+inline void schedstat_read(const char *path, thread &t)
+{
+	char line[128];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+	if (n <= 0)
+		fail(path);
+	close(fd);
+	line[n] = 0;
+	unsigned long long cpu, delay, slices;
+	if (sscanf(line, "%llu %llu %llu", &cpu, &delay, &slices) != 3) {
+		errno = EBADMSG;
+		fail(path);
+	}
+	t.cpu_ns = cpu;
+	t.run_delay_ns = delay;
+	t.slices = slices;
+}
+
 inline thread thread_account_read()
 {
-	char line[128], comm[64];
+	char comm[64];
 	int fd = open("/proc/thread-self/comm", O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, comm, sizeof comm - 1);
 	if (n <= 0)
@@ -120,28 +140,13 @@ inline thread thread_account_read()
 	close(fd);
 	comm[n] = 0;
 	comm[strcspn(comm, "\n")] = 0;
-	fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		fail("/proc/thread-self/schedstat");
 	/* schedstat shows the run time as of the last tick; reading the thread CPU clock brings it
 	 * up to date (kernel/sched/core.c, task_sched_runtime). */
 	(void)clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	n = read(fd, line, sizeof line - 1);
-	if (n <= 0)
-		fail("/proc/thread-self/schedstat");
-	close(fd);
-	line[n] = 0;
-	unsigned long long cpu, delay, slices;
-	if (sscanf(line, "%llu %llu %llu", &cpu, &delay, &slices) != 3) {
-		errno = EBADMSG;
-		fail("/proc/thread-self/schedstat");
-	}
 	thread t;
 	t.tid = syscall(SYS_gettid);
 	t.name = comm;
-	t.cpu_ns = cpu;
-	t.run_delay_ns = delay;
-	t.slices = slices;
+	schedstat_read("/proc/thread-self/schedstat", t);
 	return t;
 }
 
