@@ -62,18 +62,52 @@ static int on_record(void *ctx, void *data, size_t size)
 	return c->options.on_stack(r, c->options.data);
 }
 
-static int set_tgids(struct collector *c)
+static int set_key(struct bpf_map *m, const void *key, size_t size)
 {
-	for (size_t i = 0; i < c->options.tgid_count; i++) {
-		__u32 tgid = (__u32)c->options.tgids[i];
-		__u32 one = 1;
-		int r = bpf_map__update_elem(
-			c->skel->maps.tgids, &tgid, sizeof(tgid), &one, sizeof(one), BPF_ANY);
+	__u32 one = 1;
 
-		if (r < 0)
-			return r;
+	return bpf_map__update_elem(m, key, size, &one, sizeof(one), BPF_ANY);
+}
+
+static int fill_filter(struct collector *c)
+{
+	const struct collect_filter *f = &c->options.filter;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < f->tgid_count; i++) {
+		__u32 tgid = (__u32)f->tgids[i];
+
+		r = set_key(c->skel->maps.tgids, &tgid, sizeof(tgid));
 	}
-	return 0;
+	for (size_t i = 0; r == 0 && i < f->comm_count; i++) {
+		char comm[SAMPLE_COMM_SIZE] = "";
+
+		(void)snprintf(comm, sizeof(comm), "%s", f->comms[i]); /* cut as the kernel does */
+		r = set_key(c->skel->maps.comms, comm, sizeof(comm));
+	}
+	for (size_t i = 0; r == 0 && i < f->cgroup_count; i++) {
+		__u64 id = f->cgroups[i];
+
+		r = set_key(c->skel->maps.cgroups, &id, sizeof(id));
+	}
+	return r;
+}
+
+/* Before loading: which kinds there are, and how large their maps. */
+static int size_filter(struct collector *c)
+{
+	const struct collect_filter *f = &c->options.filter;
+	int r = bpf_map__set_max_entries(c->skel->maps.tgids, MAX((__u32)f->tgid_count, 1U));
+
+	if (r == 0)
+		r = bpf_map__set_max_entries(c->skel->maps.comms, MAX((__u32)f->comm_count, 1U));
+	if (r == 0)
+		r = bpf_map__set_max_entries(
+			c->skel->maps.cgroups, MAX((__u32)f->cgroup_count, 1U));
+	c->skel->rodata->filter_tgids = f->tgid_count > 0;
+	c->skel->rodata->filter_comms = f->comm_count > 0;
+	c->skel->rodata->filter_cgroups = f->cgroup_count > 0;
+	return r;
 }
 
 static int load(struct collector *c)
@@ -85,17 +119,16 @@ static int load(struct collector *c)
 	if (!c->skel)
 		return -errno;
 	c->skel->rodata->stacks_max = o->stacks_max;
-	c->skel->rodata->filter_tgids = o->tgid_count > 0;
 	c->skel->rodata->key_tids = o->key_tids;
 	c->skel->rodata->period_max_ns = events_clock(c->events)->period_max_ns;
 	r = bpf_map__set_max_entries(c->skel->maps.stacks, o->stacks_max);
 	if (r == 0)
 		r = bpf_map__set_max_entries(c->skel->maps.ledger, o->ledger_max);
 	if (r == 0)
-		r = bpf_map__set_max_entries(c->skel->maps.tgids, MAX(o->tgid_count, 1));
+		r = size_filter(c);
 	if (r == 0)
 		r = collect_bpf__load(c->skel);
-	return r < 0 ? r : set_tgids(c);
+	return r < 0 ? r : fill_filter(c);
 }
 
 static int attach(struct collector *c)

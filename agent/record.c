@@ -274,8 +274,7 @@ static int prepare(struct recording *r)
 	struct collect_options collect = {
 		.frequency_hz = conf->frequency_hz,
 		.jitter_seed = conf->jitter_seed,
-		.tgids = conf->pids.u64,
-		.tgid_count = conf->pids.count,
+		.filter = {.tgids = conf->pids.u64, .tgid_count = conf->pids.count},
 		.key_tids = conf->tid,
 		.stacks_max = (uint32_t)conf->stacks_max,
 		.ledger_max = (uint32_t)conf->threads_max,

@@ -55,6 +55,8 @@
 #define UNWIND_READ(dst, size, address) bpf_probe_read_user(dst, size, (const void *)(address))
 #include "agent/bpf/unwind.h"
 
+#include "agent/bpf/filter.h"
+
 #define E2BIG  7
 #define EBUSY  16
 #define EEXIST 17
@@ -64,7 +66,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Set before loading. */
 const volatile __u32 stacks_max = 16384; /* as the map's max_entries */
 const volatile __u64 period_max_ns;
-const volatile bool filter_tgids;
 const volatile bool key_tids;
 
 /* Written by user space while the programs run, in this order. 0: not yet. */
@@ -107,13 +108,6 @@ struct {
 	__type(key, struct ledger_key);
 	__type(value, struct ledger_value);
 } ledger SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u32);
-	__type(value, __u32);
-} tgids SEC(".maps");
 
 /* Processes that user space was told of: the first stack of one wakes it, later ones do not. */
 struct {
@@ -170,11 +164,6 @@ static __always_inline __u64 square_us2(__u64 weight_ns)
 	__u64 us = weight_ns / 1000;
 
 	return us * us;
-}
-
-static __always_inline bool wants_tgid(__u32 tgid)
-{
-	return !filter_tgids || bpf_map_lookup_elem(&tgids, &tgid);
 }
 
 /*
@@ -410,7 +399,7 @@ static __always_inline void sample(
 		count(&c->idle, weight);
 		return;
 	}
-	if (!wants_tgid(task->tgid)) {
+	if (!filter_wants(task)) {
 		count(&c->filtered, weight);
 		return;
 	}
@@ -600,6 +589,17 @@ static __always_inline void enter(
 	l->state |= LEDGER_ON_CPU;
 }
 
+/*
+ * The filter let it in when its stint began. If it does not any more, because it changed its name or
+ * was moved, the stint is the last that counts; its entry is closed as off CPU.
+ */
+static __always_inline bool was_wanted(const struct ledger_key *key)
+{
+	struct ledger_value *l = filter_can_change() ? bpf_map_lookup_elem(&ledger, key) : 0;
+
+	return l && (l->state & LEDGER_ON_CPU);
+}
+
 /* The idle task leaves this CPU. */
 static __always_inline void end_idle(struct cpu_counts *c, __u64 now)
 {
@@ -650,10 +650,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	was->since_ns = now;
 	was->key = to;
 	/* A thread with a pending signal does not go to sleep: its live state is running again. */
-	if (prev->pid != 0 && wants_tgid(prev->tgid))
+	if (prev->pid != 0 && (filter_wants(prev) || was_wanted(&from)))
 		leave(c, prev, &from, now, is_renamed, preempt || prev->__state == TASK_RUNNING,
 			prev_state);
-	if (next->pid != 0 && wants_tgid(next->tgid))
+	if (next->pid != 0 && filter_wants(next))
 		enter(c, next, &to, now);
 	if (prev->pid == 0)
 		end_idle(c, now);
@@ -698,7 +698,7 @@ int seed(struct bpf_iter__task *ctx)
 	struct cpu_counts *c;
 	long error;
 
-	if (!t || t->pid == 0 || !wants_tgid(t->tgid))
+	if (!t || t->pid == 0 || !filter_wants(t))
 		return 0;
 	key = ledger_key_of(t);
 	init.since_ns = armed_ns;

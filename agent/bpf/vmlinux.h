@@ -79,6 +79,20 @@ struct sched_info { /* empty without CONFIG_SCHED_INFO */
 	unsigned long long run_delay;
 };
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+	int level;
+	struct cgroup *ancestors[]; /* "ancestor_ids" before 6.1 */
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct task_struct {
 	unsigned int __state; /* "state" before 5.14, which we do not support */
 	unsigned int flags;
@@ -88,6 +102,7 @@ struct task_struct {
 	char comm[16];
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
+	struct css_set *cgroups;
 	__u64 start_time;     /* monotonic clock */
 	__u64 start_boottime; /* boot clock: /proc/PID/stat shows this one */
 	__u64 self_exec_id;
