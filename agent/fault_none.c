@@ -43,3 +43,8 @@ void fault_leak(void)
 void fault_slow(void)
 {
 }
+
+bool fault_spool_unbounded(void)
+{
+	return false;
+}

@@ -14,7 +14,8 @@ enum fault_kind {
 	FAULT_KEEP_PC,
 	FAULT_DOUBLE_CPU,
 	FAULT_LEAK,
-	FAULT_SLOW
+	FAULT_SLOW,
+	FAULT_SPOOL_UNBOUNDED
 };
 
 static const char *const fault_names[] = {
@@ -25,6 +26,7 @@ static const char *const fault_names[] = {
 	[FAULT_DOUBLE_CPU] = "double_cpu",
 	[FAULT_LEAK] = "leak",
 	[FAULT_SLOW] = "slow",
+	[FAULT_SPOOL_UNBOUNDED] = "spool_unbounded",
 };
 
 static struct {
@@ -157,4 +159,9 @@ void fault_slow(void)
 	for (uint64_t end = now + (now - fault.cpu_ns_last) / 20; now < end; now = cpu_ns())
 		;
 	fault.cpu_ns_last = now;
+}
+
+bool fault_spool_unbounded(void)
+{
+	return strcmp(env("FLAME_FAULT"), fault_names[FAULT_SPOOL_UNBOUNDED]) == 0;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include "agent/fault.h"
 #include "base/cursor.h"
 #include "base/def.h"
 #include "base/file.h"
@@ -133,6 +134,8 @@ static void apply_limits(struct spool *s)
 {
 	size_t i = 0;
 
+	if (fault_spool_unbounded())
+		return;
 	while (i < s->count &&
 		(s->count > s->limits.windows_max || s->stats.bytes > s->limits.bytes_max)) {
 		if (s->files[i].place == s->sending) {
@@ -271,6 +274,11 @@ int spool_read(struct spool *s, uint64_t place, struct buf *ret)
 	if (r == 0)
 		s->sending = place;
 	return r;
+}
+
+void spool_release(struct spool *s)
+{
+	s->sending = 0;
 }
 
 void spool_remove(struct spool *s, uint64_t place, bool is_damaged)

@@ -10,7 +10,8 @@
  *	24		the request's bytes
  *
  * Integers are little endian. Files appear whole (written beside, synced, renamed). The spool has a
- * limit in bytes and in windows; what is above it goes, oldest first, and is counted.
+ * limit in bytes and in windows; what is above it goes, oldest first, and is counted. A file that has
+ * appeared and is not yet taken in comes on top, one for each recording that is just ending.
  */
 #ifndef AGENT_SPOOL_H
 #define AGENT_SPOOL_H
@@ -56,10 +57,12 @@ int spool_decode(const void *file, size_t size, const void **ret, size_t *ret_si
 /* The oldest. False: empty. */
 bool spool_first(const struct spool *s, uint64_t *ret_place);
 /*
- * Its payload; while it is being sent the limits leave it alone. 0; -EBADMSG: damaged; -errno. For
- * these the caller goes on with spool_remove(damaged).
+ * Its payload; the limits leave it alone until spool_release() or spool_remove(). 0; -EBADMSG: damaged;
+ * -errno. For these the caller goes on with spool_remove(damaged).
  */
 int spool_read(struct spool *s, uint64_t place, struct buf *ret);
+/* It is not under way any more: a window that waits for its next try is the oldest as before. */
+void spool_release(struct spool *s);
 void spool_remove(struct spool *s, uint64_t place, bool is_damaged);
 
 struct spool_stats spool_stats(const struct spool *s);

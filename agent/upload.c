@@ -124,6 +124,7 @@ static void wait_and_retry(struct upload *u, uint64_t retry_after_ns)
 {
 	uint64_t wait_ns;
 
+	spool_release(u->spool);
 	if (u->flush_done) {
 		end_flush(u); /* the spool keeps it for the next start */
 		return;

@@ -142,6 +142,21 @@ Test(spool, the_window_being_sent_is_not_dropped)
 	spool_free(s);
 }
 
+Test(spool, a_window_that_waits_for_its_next_try_is_dropped_first)
+{
+	struct spool *s = must_open(&(struct spool_limits){.bytes_max = 1 << 20, .windows_max = 2});
+	struct buf b = BUF_INIT(64);
+
+	cr_assert_eq(spool_read(s, put(s, "oldest"), &b), 0);
+	spool_release(s);
+	(void)put(s, "second");
+	(void)put(s, "third");
+	cr_assert_eq(spool_stats(s).dropped, 1);
+	cr_assert_str_eq(take(s), "second");
+	buf_done(&b);
+	spool_free(s);
+}
+
 Test(spool, a_damaged_file_is_found_by_its_checksum_and_counted)
 {
 	struct spool *s = must_open(&wide);
