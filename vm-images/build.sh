@@ -27,6 +27,9 @@ image_time=1735689600
 # In load order. A kernel that has one built in says so in modules.builtin.
 modules=(libnvdimm nd_btt nd_pmem nfit crc32c_generic jbd2 mbcache crc16 ext4 pvpanic pvpanic-mmio)
 optional_modules=" pvpanic pvpanic-mmio "
+# Not loaded at boot: they lie in the root under /usr/lib/flamelab, with an empty ext4, for the play power_cut.
+late_modules=(loop dm-mod dm-log-writes)
+late_dir=usr/lib/flamelab
 
 refresh="" print_dir="" output=""
 while [ $# -gt 0 ]; do
@@ -200,6 +203,15 @@ take_newer() {
 
 # --- the three files ------------------------------------------------------------------------------------------
 
+# An empty file system for the guest, which has no mke2fs. Everything that mke2fs.conf could decide is said here.
+build_empty_ext4() {
+	E2FSPROGS_FAKE_TIME=$image_time mke2fs -q -F -t ext4 -b 4096 -m 0 -N 256 -I 256 -J size=4 \
+		-O none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum \
+		-U 00000000-0000-4000-8000-000000000003 -L flamelab-empty \
+		-E hash_seed=00000000-0000-4000-8000-000000000004,lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0 "$1" 64M \
+		>"$work/mke2fs.log" 2>&1 || fail "mke2fs: $(tail -n1 "$work/mke2fs.log")"
+}
+
 build_root() {
 	local tree=$work/root out=$1 name sha
 	mkdir -p "$tree"/usr/{bin,sbin,lib,lib64} "$tree"/{proc,sys,dev,run,tmp,etc,var,root,payload}
@@ -219,6 +231,9 @@ build_root() {
 	printf 'root:x:0:\nnogroup:x:65534:\n' >"$tree/etc/group"
 	echo "flamelab" >"$tree/etc/hostname"
 	find "$tree" -type f -printf '%m\n' | grep -q . || fail "the root is empty"
+	mkdir -p "$tree/$late_dir"
+	cp "$work"/late/*.ko "$tree/$late_dir/"
+	build_empty_ext4 "$tree/$late_dir/empty.ext4"
 	phase "root unpacked"
 
 	# mke2fs -d of e2fsprogs 1.47.0 follows the order of readdir and copies the tree's times, so the tree goes in by
@@ -232,8 +247,8 @@ build_root() {
 		$1 !~ /[dfl]/ { print "image: neither file, directory nor link: " $3 >"/dev/stderr"; exit 1 }' >"$work/debugfs.cmd" ||
 		fail "the root holds something that is not a file, directory or link"
 	local kib inodes
-	# By the files alone: what a directory takes differs between file systems.
-	kib=$(find "$tree" -type f -printf '%s\n' | awk '{ n += int(($1 + 4095) / 4096) * 4 } END { print n + 0 }')
+	# By the files alone: what a directory takes differs between file systems. The empty file system is mostly a hole.
+	kib=$(find "$tree" -type f ! -name empty.ext4 -printf '%s\n' | awk '{ n += int(($1 + 4095) / 4096) * 4 } END { print n + 0 }')
 	inodes=$(find "$tree" | wc -l)
 	# A multiple of 128 MiB is what the pmem driver maps without rounding; holes cost nothing in the cache.
 	local mib=$(((kib * 5 / 4 / 1024 + 16 + 127) / 128 * 128))
@@ -287,12 +302,12 @@ extract_vmlinux() { # BZIMAGE OUT
 }
 
 build_kernel() {
-	local dir=$1 tree=$work/kernel sha version name file i=0
+	local dir=$1 tree=$work/kernel sha version name file to i=0
 	sha=$(awk '/^linux-image-/ { print $4; exit }' "$work/packages")
 	[ -n "$sha" ] || fail "packages.lock has no linux-image-*"
 	mkdir -p "$tree"
 	local patterns=('./boot/vmlinuz-*' '*/modules.builtin')
-	for name in "${modules[@]}"; do patterns+=("*/$name.ko" "*/$name.ko.xz"); done
+	for name in "${modules[@]}" "${late_modules[@]}"; do patterns+=("*/$name.ko" "*/$name.ko.xz"); done
 	dpkg-deb --fsys-tarfile "$cache/debs/$sha" | tar -C "$tree" -x --no-same-owner --wildcards "${patterns[@]}" \
 		2>"$work/tar.log" || grep -q 'Not found in archive' "$work/tar.log" || fail "cannot unpack the kernel: $(tail -n1 "$work/tar.log")"
 	file=$(echo "$tree"/boot/vmlinuz-*)
@@ -302,8 +317,8 @@ build_kernel() {
 	extract_vmlinux "$file" "$dir/vmlinux"
 	set -o pipefail
 	echo "$version" >"$work/kernel-version"
-	mkdir -p "$work/modules"
-	for name in "${modules[@]}"; do
+	mkdir -p "$work/modules" "$work/late"
+	for name in "${modules[@]}" "${late_modules[@]}"; do
 		file=$(find "$tree" -name "$name.ko" -o -name "$name.ko.xz" | head -n1)
 		if [ -z "$file" ]; then
 			grep -rqs "/$name.ko\$" "$tree" --include=modules.builtin && continue
@@ -311,9 +326,11 @@ build_kernel() {
 			fail "kernel $version has no module $name"
 		fi
 		i=$((i + 1))
+		to=$work/modules
+		[[ " ${late_modules[*]} " != *" $name "* ]] || to=$work/late
 		case $file in
-		*.xz) xz -dc "$file" >"$work/modules/$(printf %02d $i)-$name.ko" ;;
-		*) cp "$file" "$work/modules/$(printf %02d $i)-$name.ko" ;;
+		*.xz) xz -dc "$file" >"$to/$(printf %02d $i)-$name.ko" ;;
+		*) cp "$file" "$to/$(printf %02d $i)-$name.ko" ;;
 		esac
 	done
 	{
