@@ -303,7 +303,7 @@ static void end_agent(struct fleet *f)
 /* --- the end */
 
 /* "DIR: N profiles, M faults" is the last line of flame-backend verify. */
-static void verify(struct fleet *f)
+void fleet_verify(struct fleet *f)
 {
 	const struct job_step *s = f->run->step;
 	struct process *p = &f->run->backend;
@@ -418,7 +418,7 @@ static void play(struct fleet *f)
 	f->bpf_after = bpf_object_count();
 	read_duplicates(f);
 	if (r->backend.pidfd >= 0 && fleet_end_backend(f, SIGTERM) == 0)
-		verify(f);
+		fleet_verify(f);
 	write_windows(f);
 }
 

@@ -43,6 +43,8 @@ typedef int fleet_condition(struct fleet *f); /* 1, 0 or a failure */
 int fleet_wait(struct fleet *f, fleet_condition *is_true, const char *what);
 /* The copied spool file that came first, its path; -EIO when there is none. */
 int fleet_first_copy(struct fleet *f, char ret[PATH_MAX]);
+/* Has flame-backend verify look at data_dir: f->stored and f->verify_faults, or fleet_fail(). */
+void fleet_verify(struct fleet *f);
 
 int fleet_play(struct fleet *f, const char *name);
 

@@ -104,9 +104,11 @@ int http_do(const struct http_call *c, char *buffer, size_t buffer_size, struct 
 		return err;
 	n = snprintf(head, sizeof(head),
 		"%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nConnection: close\r\n"
-		"Content-Length: %zu\r\n%s%s%s\r\n",
+		"Content-Length: %zu\r\n%s%s%s%s%s%s\r\n",
 		c->method, c->path, c->port, c->type ? c->size : 0, c->type ? "Content-Type: " : "",
-		c->type ? c->type : "", c->type ? "\r\n" : "");
+		c->type ? c->type : "", c->type ? "\r\n" : "",
+		c->token ? "Authorization: Bearer " : "", c->token ? c->token : "",
+		c->token ? "\r\n" : "");
 	if (n >= (int)sizeof(head))
 		return -ENAMETOOLONG;
 	err = send_all(fd, head, (size_t)n);

@@ -16,6 +16,7 @@ struct http_call {
 	const char *type;          /* of the body; NULL: there is none */
 	const void *body;
 	size_t size;
+	const char *token; /* NULL: none */
 };
 
 /*
