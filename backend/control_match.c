@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "backend/control_internal.h"
-#include "backend/store_internal.h" /* match_set: selectors mean the same here as in queries */
+#include "backend/store.h" /* match_set: selectors mean the same here as in queries */
 #include "base/arena.h"
 #include "base/def.h"
 

@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <regex.h>
 
-#include "backend/store_internal.h"
+#include "backend/store.h"
 #include "base/buf.h"
 #include "base/def.h"
 

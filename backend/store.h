@@ -79,6 +79,14 @@ enum { MATCHERS_MAX = 32 };
 int matcher_parse(
 	const char *text, const char **why, struct matcher ret[MATCHERS_MAX], size_t *ret_count);
 
+/* Matchers made ready for many label sets (matcher.c). They and their texts stay the caller's. */
+struct match_set;
+int match_set_new(const struct matcher *m, size_t count, struct match_set **ret); /* or -EINVAL */
+void match_set_free(struct match_set *set);                                       /* accepts NULL */
+/* A label that is not there is "". __type__ and __unit__ are the sample type's names. */
+bool match_set_takes(const struct match_set *set, const struct push_label *labels, size_t count,
+	const char *type, const char *unit);
+
 struct store_range {
 	int64_t start_ns, end_ns; /* unix time, half open */
 };

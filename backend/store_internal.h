@@ -30,14 +30,6 @@ enum {
 	STORE_PATH_MAX = 4096,
 };
 
-/* matcher.c: matchers made ready. They and their texts stay the caller's. */
-struct match_set;
-int match_set_new(const struct matcher *m, size_t count, struct match_set **ret); /* or -EINVAL */
-void match_set_free(struct match_set *set);                                       /* accepts NULL */
-/* A label that is not there is "". __type__ and __unit__ are the sample type's names. */
-bool match_set_takes(const struct match_set *set, const struct push_label *labels, size_t count,
-	const char *type, const char *unit);
-
 /*
  * The index. Series are never removed and their addresses stay, so what was found needs no lock. The writer
  * adds; what it added is on disk after store_index_commit.

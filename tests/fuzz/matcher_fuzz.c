@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "backend/store_internal.h"
+#include "backend/store.h"
 #include "base/def.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

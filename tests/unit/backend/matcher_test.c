@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 
-#include "backend/store_internal.h"
+#include "backend/store.h"
 #include "base/def.h"
 
 #define UNSUPPORTED "regular expression not supported: unbalanced, too large, or a back reference"
