@@ -195,22 +195,48 @@ static int add_label(struct assembly *a, struct label *l, const char *key, const
 	return 0;
 }
 
+/* A text label, unless it is "". */
+static int add_text(
+	struct assembly *a, struct label *labels, uint32_t *n, const char *key, const char *text)
+{
+	int r = *text ? add_label(a, &labels[*n], key, text, SIZE_MAX, 0) : 0;
+
+	*n += r == 0 && *text;
+	return r;
+}
+
+static int add_process(
+	struct assembly *a, const struct stack_key *key, struct label *labels, uint32_t *n)
+{
+	struct process process;
+	int r;
+
+	if (!a->in->processes || !processes_find(a->in->processes, key, &process))
+		return 0;
+	r = add_text(a, labels, n, "cgroup", process.cgroup);
+	if (r == 0)
+		r = add_text(a, labels, n, "container", process.container);
+	if (r == 0)
+		r = add_text(a, labels, n, "service", process.service);
+	return r;
+}
+
 static int add_sample(struct assembly *a, const struct stack_record *r, const uint64_t values[2])
 {
-	struct label labels[4];
+	struct label labels[7];
 	uint32_t n = 0;
-	int r0 = add_label(a, &labels[n++], "pid", NULL, 0, r->key.tgid);
+	int e = add_label(a, &labels[n++], "pid", NULL, 0, r->key.tgid);
 
-	if (r0 == 0)
-		r0 = add_label(
-			a, &labels[n++], "comm", r->process_comm, sizeof(r->process_comm), 0);
-	if (r0 == 0)
-		r0 = add_label(
-			a, &labels[n++], "thread", r->thread_comm, sizeof(r->thread_comm), 0);
-	if (r0 == 0 && a->in->with_tid)
-		r0 = add_label(a, &labels[n++], "tid", NULL, 0, r->key.tid);
-	if (r0 < 0)
-		return r0;
+	if (e == 0)
+		e = add_label(a, &labels[n++], "comm", r->process_comm, sizeof(r->process_comm), 0);
+	if (e == 0)
+		e = add_label(a, &labels[n++], "thread", r->thread_comm, sizeof(r->thread_comm), 0);
+	if (e == 0 && a->in->with_tid)
+		e = add_label(a, &labels[n++], "tid", NULL, 0, r->key.tid);
+	if (e == 0)
+		e = add_process(a, &r->key, labels, &n);
+	if (e < 0)
+		return e;
 	return profile_add(a->profile, a->frames, a->frame_count, labels, n,
 		(const int64_t[]){(int64_t)values[0], (int64_t)values[1]});
 }

@@ -1,7 +1,8 @@
 /*
  * Counts and stacks to a profile: every counted key becomes one sample with two values,
  * samples/count and cpu/nanoseconds, its frames named by the symbolizer, its labels pid, comm (the
- * process's name), thread (the thread's) and, when asked, tid. A stack that did not reach its
+ * process's name), thread (the thread's) and, when asked, tid; cgroup, container and service when
+ * they are known. A stack that did not reach its
  * thread's first frame has a marker as outermost frame that says why. Samples whose stack was lost
  * are there, too, one for each reason, with a marker as their only frame: what a profile lacks is to
  * be seen in it, and it sums up to what was taken.
@@ -13,6 +14,7 @@
 
 #include "agent/collect.h"
 #include "agent/kernel_names.h"
+#include "agent/processes.h"
 #include "agent/stacks.h"
 #include "agent/symbolize.h"
 #include "prof/profile.h"
@@ -29,6 +31,7 @@ struct assemble_input {
 	size_t count;
 	struct symbolizer *symbolizer;
 	struct kernel_names *kernel_names; /* NULL: the symbolizer names kernel frames, too */
+	const struct processes *processes; /* NULL: nothing is known */
 	const struct sample_count *losses; /* SAMPLE_LOSS_COUNT of them; NULL: none */
 	bool with_tid;
 };

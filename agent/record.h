@@ -5,12 +5,14 @@
 #ifndef AGENT_RECORD_H
 #define AGENT_RECORD_H
 
+#include "agent/filter.h"
+#include "agent/processes.h"
 #include "agent/summary.h"
 #include "base/buf.h"
 #include "prof/profile.h"
 
 enum { RECORD_EXIT_OK = 0, RECORD_EXIT_FAILED = 1, RECORD_EXIT_USAGE = 2 };
-enum { RECORD_STACKS_MAX = 16384, RECORD_THREADS_MAX = 16384 };
+enum { RECORD_STACKS_MAX = 16384, RECORD_THREADS_MAX = 16384, RECORD_PROCESSES_MAX = 16384 };
 
 struct record_request {
 	/*
@@ -21,8 +23,8 @@ struct record_request {
 	uint64_t duration_ns;
 	uint64_t frequency_hz;
 	uint64_t jitter_seed;
-	const uint64_t *pids; /* only these; none: all */
-	size_t pid_count;
+	struct filter filter;
+	struct processes_options processes; /* max is record's own */
 };
 
 /* argv[0] is "record". Returns the exit code; version stands in every output. */

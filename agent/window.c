@@ -14,13 +14,9 @@
 #include "base/def.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/map.h"
 #include "base/opts.h"
-#include "base/str.h"
 
 #define PROFILE_BYTES_MAX (128UL << 20)
-#define PIDS_MAX          65536
-#define PF_KTHREAD        0x00200000UL /* include/linux/sched.h; field 9 of /proc/PID/stat */
 
 struct conf {
 	const char *spool_file;
@@ -28,7 +24,8 @@ struct conf {
 	uint64_t frequency_hz, jitter_seed;
 	const char *service;
 	struct window_labels labels;
-	struct opt_list pids, comms, cgroups;
+	struct opt_list pids, comms, cgroups, containers, service_rules;
+	struct service_rule rules[SERVICE_RULES_MAX]; /* parsed */
 };
 
 static const struct opt_spec specs[] = {
@@ -52,100 +49,22 @@ static const struct opt_spec specs[] = {
 	{"comm", 0, OPT_STR_LIST, offsetof(struct conf, comms), .arg = "COMM", .help = "internal"},
 	{"cgroup", 0, OPT_STR_LIST, offsetof(struct conf, cgroups), .arg = "PATH",
 		.help = "internal"},
+	{"container", 0, OPT_STR_LIST, offsetof(struct conf, containers), .arg = "ID",
+		.help = "internal"},
+	{"service-rule", 0, OPT_STR_LIST, offsetof(struct conf, service_rules), .arg = "RULE",
+		.help = "internal"},
 	{0},
 };
 
-enum process_kind { PROCESS_UNKNOWN, PROCESS_USER, PROCESS_KERNEL, PROCESS_EXCLUDED };
-
-/* Who a sample belongs to; a pid is looked up once. */
-struct services {
-	const struct conf *conf;
-	struct map *kinds; /* pid -> enum process_kind */
-};
-
-static bool is_kernel_thread(int64_t pid)
-{
-	_cleanup_(buf_done) struct buf b = BUF_INIT(4096);
-	char path[64];
-	const char *at;
-
-	(void)snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
-	if (file_read(path, &b) < 0)
-		return false; /* it is gone: kernel threads stay */
-	at = strrchr(buf_str(&b), ')');
-	for (int field = 2; at && field < 9; field++)
-		at = strchr(at + 1, ' ');
-	return at && (strtoul(at, NULL, 10) & PF_KTHREAD);
-}
-
-/* The cgroup is one of those asked for, or below one. */
-static bool is_in_cgroups(const struct opt_list *cgroups, int64_t pid)
-{
-	_cleanup_(buf_done) struct buf b = BUF_INIT(16384);
-	char path[64];
-	char *at;
-
-	(void)snprintf(path, sizeof(path), "/proc/%lld/cgroup", (long long)pid);
-	if (file_read(path, &b) < 0)
-		return false;
-	at = strstr(buf_str(&b), "0::/");
-	if (!at)
-		return false;
-	at += 3;
-	at[strcspn(at, "\n")] = '\0';
-	for (size_t i = 0; i < cgroups->count; i++) {
-		size_t n = strlen(cgroups->str[i]);
-
-		if (strncmp(at, cgroups->str[i], n) == 0 &&
-			(at[n] == '\0' || at[n] == '/' || (n > 0 && at[n - 1] == '/')))
-			return true;
-	}
-	return false;
-}
-
-static enum process_kind look_up(const struct conf *conf, int64_t pid)
-{
-	if (conf->cgroups.count > 0 && !is_in_cgroups(&conf->cgroups, pid))
-		return PROCESS_EXCLUDED;
-	return is_kernel_thread(pid) ? PROCESS_KERNEL : PROCESS_USER;
-}
-
-static bool is_wanted_comm(const struct opt_list *comms, const char *comm)
-{
-	for (size_t i = 0; i < comms->count; i++)
-		if (strcmp(comms->str[i], comm) == 0)
-			return true;
-	return comms->count == 0;
-}
-
-/*
- * The service is the configured one, else the process's name; kernel threads, of which each has a
- * name of its own, are the service "kernel".
- */
-static const char *service_of(int64_t pid, const char *comm, void *data)
-{
-	struct services *s = data;
-	uint64_t *kind;
-
-	if (!is_wanted_comm(&s->conf->comms, comm))
-		return NULL;
-	kind = map_put(s->kinds, &pid, sizeof(pid), NULL);
-	if (kind && *kind == PROCESS_UNKNOWN)
-		*kind = look_up(s->conf, pid);
-	if (kind && *kind == PROCESS_EXCLUDED)
-		return NULL;
-	if (*s->conf->service)
-		return s->conf->service;
-	if (kind && *kind == PROCESS_KERNEL)
-		return "kernel";
-	return *comm ? comm : "unknown";
-}
-
-static int check(const struct conf *conf)
+static int check(struct conf *conf)
 {
 	_cleanup_(buf_done) struct buf why = BUF_INIT(8192);
-	int r = preflight_pids(conf->pids.u64, conf->pids.count, &why);
+	int r = conf->service_rules.count > SERVICE_RULES_MAX ? -E2BIG : 0;
 
+	for (size_t i = 0; r == 0 && i < conf->service_rules.count; i++)
+		r = service_rule_parse(conf->service_rules.str[i], &why, &conf->rules[i]);
+	if (r == 0)
+		r = preflight_pids(conf->pids.u64, conf->pids.count, &why);
 	if (r == 0)
 		r = preflight_system(&why);
 	if (r < 0)
@@ -157,9 +76,7 @@ static int encode_and_store(
 	const struct conf *conf, const struct profile *p, struct window_result *ret)
 {
 	_cleanup_(buf_done) struct buf out = BUF_INIT(SPOOL_WINDOW_BYTES_MAX);
-	_cleanup_(map_freep) struct map *kinds = map_new(PIDS_MAX);
-	struct services services = {.conf = conf, .kinds = kinds};
-	int r = kinds ? window_encode(p, &conf->labels, service_of, &services, &out, ret) : -ENOMEM;
+	int r = window_encode(p, &conf->labels, &out, ret);
 
 	if (r < 0) {
 		log_error("window", "encode", r, "samples=%zu", profile_sample_count(p));
@@ -181,8 +98,17 @@ static int make(const struct conf *conf, const char *version)
 		.duration_ns = conf->duration_ns,
 		.frequency_hz = conf->frequency_hz,
 		.jitter_seed = conf->jitter_seed,
-		.pids = conf->pids.u64,
-		.pid_count = conf->pids.count,
+		.filter = {.pids = conf->pids.u64,
+			.comms = conf->comms.str,
+			.cgroups = conf->cgroups.str,
+			.containers = conf->containers.str,
+			.pid_count = conf->pids.count,
+			.comm_count = conf->comms.count,
+			.cgroup_count = conf->cgroups.count,
+			.container_count = conf->containers.count},
+		.processes = {.service = conf->service,
+			.rules = conf->rules,
+			.rule_count = conf->service_rules.count},
 	};
 	struct window_result result = {.magic = WINDOW_RESULT_MAGIC};
 	struct summary s = {0};

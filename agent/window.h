@@ -39,12 +39,6 @@ int window_main(int argc, char **argv, const char *version);
 
 /* --- what it does with a profile; pure */
 
-/*
- * The service of a sample by pid and process name; NULL: it does not belong to this recording. The
- * text lives as long as data.
- */
-typedef const char *window_service_fn(int64_t pid, const char *comm, void *data);
-
 struct window_labels {
 	const char *instance;
 	const char *host;
@@ -53,12 +47,12 @@ struct window_labels {
 };
 
 /*
- * One series per service, with its part of p (all facts, the same time) as pprof and its window id,
+ * One series per service (the samples' label "service"), with its part of p (all facts, the same time) as pprof and its window id,
  * as a push.v1 request. Services are sorted by name, so equal profiles give equal bytes. 0; -ENOBUFS
  * out's limit; -ENOMEM.
  */
-int window_encode(const struct profile *p, const struct window_labels *l,
-	window_service_fn *service, void *data, struct buf *out, struct window_result *ret);
+int window_encode(const struct profile *p, const struct window_labels *l, struct buf *out,
+	struct window_result *ret);
 
 /*
  * The window's id: a UUID (version 8, RFC 9562) made of who recorded what when, so that the same

@@ -14,7 +14,9 @@
 #define ENCODED_BYTES_MAX (64UL << 20)
 #define PATH_SEPARATOR    "\x1f" /* stands in none of the parts of an id */
 
-enum { NO_SERVICE = UINT32_MAX, LABELS = 4 };
+#define SERVICE_LABEL "service"
+
+enum { LABELS = 4 };
 
 struct service {
 	const char *name;
@@ -39,14 +41,6 @@ static void encoder_done(struct encoder *e)
 	map_free(e->index);
 	free(e->services);
 	free(e->of_sample);
-}
-
-static int64_t pid_of(const struct profile *p, const struct sample *s)
-{
-	for (uint32_t i = 0; i < s->label_count; i++)
-		if (s->labels[i].str == 0 && strcmp(profile_text(p, s->labels[i].key), "pid") == 0)
-			return s->labels[i].num;
-	return 0;
 }
 
 static int add_service(struct encoder *e, const char *name)
@@ -84,20 +78,16 @@ static int service_number(struct encoder *e, const char *name, uint32_t *ret)
 	return 0;
 }
 
-static int assign(struct encoder *e, window_service_fn *service, void *data)
+static int assign(struct encoder *e)
 {
 	size_t type = profile_default_type(e->profile);
 	struct sample s;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && profile_sample_at(e->profile, i, &s); i++) {
-		const char *name = service(
-			pid_of(e->profile, &s), profile_sample_label(e->profile, &s, "comm"), data);
+		const char *name = profile_sample_label(e->profile, &s, SERVICE_LABEL);
 
-		e->of_sample[i] = NO_SERVICE;
-		if (!name)
-			continue;
-		r = service_number(e, name, &e->of_sample[i]);
+		r = service_number(e, *name ? name : "unknown", &e->of_sample[i]);
 		if (r < 0)
 			break;
 		assert(e->services && e->of_sample[i] < e->service_count);
@@ -138,8 +128,7 @@ static int merge_lightest(struct encoder *e)
 	for (uint32_t i = 0; i < e->service_count; i++)
 		e->services[sorted[i] - e->services].rank = i;
 	for (size_t i = 0; i < samples; i++)
-		if (e->of_sample[i] != NO_SERVICE &&
-			e->services[e->of_sample[i]].rank >= WINDOW_SERVICES_MAX - 1)
+		if (e->services[e->of_sample[i]].rank >= WINDOW_SERVICES_MAX - 1)
 			e->of_sample[i] = other;
 	return 0;
 }
@@ -175,21 +164,26 @@ static int copy_sample(const struct profile *from, const struct sample *s, struc
 {
 	uint32_t frames[PROFILE_DEPTH_MAX];
 	struct label labels[PROFILE_LABELS_MAX];
+	uint32_t count = 0;
 	int r = 0;
 
 	for (uint32_t i = 0; i < s->frame_count && r == 0; i++)
 		r = copy_frame(from, s->frames[i], to, &frames[i]);
 	for (uint32_t i = 0; i < s->label_count && r == 0; i++) {
-		int64_t key = copy_text(from, s->labels[i].key, to);
-		int64_t str = copy_text(from, s->labels[i].str, to);
+		int64_t key, str;
 
+		/* The series says it for all of them. */
+		if (strcmp(profile_text(from, s->labels[i].key), SERVICE_LABEL) == 0)
+			continue;
+		key = copy_text(from, s->labels[i].key, to);
+		str = copy_text(from, s->labels[i].str, to);
 		r = (int)MIN(MIN(key, str), 0);
-		labels[i] = (struct label){
+		labels[count++] = (struct label){
 			.key = (uint32_t)key, .str = (uint32_t)str, .num = s->labels[i].num};
 	}
 	if (r < 0)
 		return r;
-	return profile_add(to, frames, s->frame_count, labels, s->label_count, s->values);
+	return profile_add(to, frames, s->frame_count, labels, count, s->values);
 }
 
 static int copy_head(const struct profile *from, struct profile *to)
@@ -276,8 +270,7 @@ static int fill_request(struct encoder *e, struct push_request *q)
 	if (!q->series || !has_samples)
 		return -ENOMEM;
 	for (size_t i = 0; i < samples; i++)
-		if (e->of_sample[i] != NO_SERVICE)
-			has_samples[e->of_sample[i]] = true;
+		has_samples[e->of_sample[i]] = true;
 	for (uint32_t i = 0; i < e->service_count; i++) {
 		int r = has_samples[i] ? fill_series(e, i, &q->series[q->series_count]) : 0;
 
@@ -289,11 +282,10 @@ static int fill_request(struct encoder *e, struct push_request *q)
 	return 0;
 }
 
-static int encode(struct encoder *e, window_service_fn *service, void *data, struct buf *out,
-	struct window_result *ret)
+static int encode(struct encoder *e, struct buf *out, struct window_result *ret)
 {
 	struct push_request q = {0};
-	int r = e->arena && e->index && e->of_sample ? assign(e, service, data) : -ENOMEM;
+	int r = e->arena && e->index && e->of_sample ? assign(e) : -ENOMEM;
 
 	if (r == 0)
 		r = merge_lightest(e);
@@ -309,8 +301,8 @@ static int encode(struct encoder *e, window_service_fn *service, void *data, str
 	return 0;
 }
 
-int window_encode(const struct profile *p, const struct window_labels *l,
-	window_service_fn *service, void *data, struct buf *out, struct window_result *ret)
+int window_encode(const struct profile *p, const struct window_labels *l, struct buf *out,
+	struct window_result *ret)
 {
 	size_t samples = profile_sample_count(p);
 	struct encoder e = {
@@ -320,7 +312,7 @@ int window_encode(const struct profile *p, const struct window_labels *l,
 		.index = map_new(samples + 1),
 		.of_sample = calloc(samples + 1, sizeof(*e.of_sample)),
 	};
-	int r = encode(&e, service, data, out, ret);
+	int r = encode(&e, out, ret);
 
 	encoder_done(&e);
 	return r;

@@ -10,16 +10,20 @@
 static const struct window_labels labels = {
 	.instance = "i-1", .host = "h1", .view = "cpu", .recording = "c1"};
 
-static void add(struct profile *p, const char *comm, int64_t pid, const char *function, int64_t ns)
+/* service "": a sample without that label. */
+static void add(
+	struct profile *p, const char *service, int64_t pid, const char *function, int64_t ns)
 {
 	struct frame f = {.name = (uint32_t)profile_str(p, function),
 		.module = (uint32_t)profile_str(p, "lib"),
 		.kind = FRAME_NATIVE};
 	uint32_t frame = (uint32_t)profile_frame(p, &f);
-	struct label l[2] = {{.key = (uint32_t)profile_str(p, "pid"), .num = pid},
-		{.key = (uint32_t)profile_str(p, "comm"), .str = (uint32_t)profile_str(p, comm)}};
+	struct label l[3] = {{.key = (uint32_t)profile_str(p, "pid"), .num = pid},
+		{.key = (uint32_t)profile_str(p, "cgroup"), .str = (uint32_t)profile_str(p, "/a")},
+		{.key = (uint32_t)profile_str(p, "service"),
+			.str = (uint32_t)profile_str(p, service)}};
 
-	cr_assert_eq(profile_add(p, &frame, 1, l, 2, (const int64_t[]){1, ns}), 0);
+	cr_assert_eq(profile_add(p, &frame, 1, l, *service ? 3 : 2, (const int64_t[]){1, ns}), 0);
 }
 
 static struct profile *make(void)
@@ -35,20 +39,13 @@ static struct profile *make(void)
 	return p;
 }
 
-static const char *by_comm(int64_t pid, const char *comm, void *data)
-{
-	(void)pid;
-	(void)data;
-	return strcmp(comm, "hidden") == 0 ? NULL : comm;
-}
-
 static struct push_request must_encode(
 	const struct profile *p, struct buf *out, struct arena *a, struct window_result *r)
 {
 	struct push_request q;
 	const char *why = "";
 
-	cr_assert_eq(window_encode(p, &labels, by_comm, NULL, out, r), 0);
+	cr_assert_eq(window_encode(p, &labels, out, r), 0);
 	cr_assert_eq(push_read(out->data, out->size, a, &why, &q), 0, "%s", why);
 	return q;
 }
@@ -61,11 +58,11 @@ Test(window, each_service_gets_its_samples_and_nobody_elses)
 	struct profile *p = make();
 	struct profile *part;
 	struct push_request q;
+	struct sample first;
 
 	add(p, "shop", 7, "work", 700);
 	add(p, "db", 9, "query", 200);
 	add(p, "shop", 8, "work", 100);
-	add(p, "hidden", 10, "secret", 5000);
 	q = must_encode(p, &out, a, &r);
 	cr_assert_eq(q.series_count, 2);
 	cr_assert_eq(r.series, 2);
@@ -79,6 +76,10 @@ Test(window, each_service_gets_its_samples_and_nobody_elses)
 			     1 << 24, NULL, &part),
 		0);
 	cr_assert_eq(profile_total(part, 1), 800);
+	cr_assert(profile_sample_at(part, 0, &first));
+	cr_assert_str_eq(profile_sample_label(part, &first, "cgroup"), "/a");
+	cr_assert_str_eq(profile_sample_label(part, &first, "service"), "",
+		"the series says it for all of them");
 	cr_assert_eq(profile_sample_count(part), 2, "two processes stay apart");
 	cr_assert_eq(profile_start_ns(part), 1700000000000000000);
 	cr_assert_eq(profile_duration_ns(part), 10000000000);
@@ -113,14 +114,30 @@ Test(window, ids_are_the_same_for_the_same_window_and_differ_in_every_part)
 	cr_assert_str_neq(a, b);
 }
 
+Test(window, a_sample_of_nobody_is_the_service_unknown)
+{
+	struct buf out = BUF_INIT(1 << 20);
+	struct arena *a = arena_new(1 << 20);
+	struct window_result r = {0};
+	struct profile *p = make();
+	struct push_request q;
+
+	add(p, "", 7, "[lost: ring full]", 700);
+	q = must_encode(p, &out, a, &r);
+	cr_assert_eq(q.series_count, 1);
+	cr_assert_str_eq(push_label(&q.series[0], "service_name"), "unknown");
+	profile_free(p);
+	buf_done(&out);
+	arena_free(a);
+}
+
 Test(window, a_window_in_which_nothing_ran_makes_no_request)
 {
 	struct buf out = BUF_INIT(1 << 20);
 	struct window_result r = {.series = 7};
 	struct profile *p = make();
 
-	add(p, "hidden", 10, "secret", 5000);
-	cr_assert_eq(window_encode(p, &labels, by_comm, NULL, &out, &r), 0);
+	cr_assert_eq(window_encode(p, &labels, &out, &r), 0);
 	cr_assert_eq(r.series, 0);
 	cr_assert_eq(out.size, 0);
 	profile_free(p);
@@ -135,11 +152,11 @@ Test(window, more_services_than_the_limit_keep_the_heaviest_and_lose_no_time)
 	struct profile *p = make();
 	int64_t total = 0;
 	struct push_request q;
-	char comm[16];
+	char name[16];
 
 	for (int i = 0; i < WINDOW_SERVICES_MAX + 88; i++) {
-		(void)snprintf(comm, sizeof(comm), "s%04d", i);
-		add(p, comm, i + 1, "work", 1000 - i);
+		(void)snprintf(name, sizeof(name), "s%04d", i);
+		add(p, name, i + 1, "work", 1000 - i);
 	}
 	q = must_encode(p, &out, a, &r);
 	cr_assert_eq(q.series_count, WINDOW_SERVICES_MAX);
@@ -168,7 +185,7 @@ Test(window, a_request_above_its_limit_is_an_error_not_a_part)
 	struct profile *p = make();
 
 	add(p, "shop", 7, "work", 700);
-	cr_assert_eq(window_encode(p, &labels, by_comm, NULL, &out, &r), -ENOBUFS);
+	cr_assert_eq(window_encode(p, &labels, &out, &r), -ENOBUFS);
 	profile_free(p);
 	buf_done(&out);
 }

@@ -1,0 +1,244 @@
+/* See processes.h. */
+#include "agent/processes.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/def.h"
+#include "base/map.h"
+#include "base/str.h"
+
+#define TEXT_BYTES_MAX (16UL << 20)
+#define POOLED         "other"
+
+enum { CGROUPS_MAX = 16384, CONTAINER_SHOWN = 12, POOL_PART = 100 };
+
+struct identity {
+	uint64_t start_ns;
+	uint32_t tgid, exec_id;
+};
+
+struct group { /* a cgroup that was seen */
+	const char *path, *container;
+};
+
+struct entry {
+	uint32_t group;   /* number in groups */
+	uint32_t service; /* number in services */
+};
+
+struct service {
+	const char *name;
+	uint64_t weight_ns;
+	bool is_by_name;
+	bool is_old; /* a process of it was there before the window */
+};
+
+struct processes {
+	struct processes_options options;
+	struct cgroups *cgroups;
+	struct arena *arena;
+	struct map *index;         /* identity -> number in entries */
+	struct map *group_index;   /* cgroup id -> number in groups */
+	struct map *service_index; /* name -> number in services */
+	struct entry *entries;     /* options.max */
+	struct group *groups;      /* CGROUPS_MAX; 0 is the unknown one */
+	struct service *services;  /* options.max; 0 is the pool */
+	size_t count, group_count, service_count;
+};
+
+int processes_new(const struct processes_options *o, struct processes **ret)
+{
+	struct processes *p = calloc(1, sizeof(*p));
+	int r = p ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		p->options = *o;
+		p->arena = arena_new(TEXT_BYTES_MAX);
+		p->index = map_new(o->max);
+		p->group_index = map_new(CGROUPS_MAX);
+		p->service_index = map_new(o->max);
+		p->entries = calloc(o->max, sizeof(*p->entries));
+		p->groups = calloc(CGROUPS_MAX, sizeof(*p->groups));
+		p->services = calloc(o->max + 1, sizeof(*p->services));
+		r = cgroups_new(&p->cgroups);
+	}
+	if (r < 0 || !p->arena || !p->index || !p->group_index || !p->service_index ||
+		!p->entries || !p->groups || !p->services) {
+		processes_free(p);
+		return -ENOMEM;
+	}
+	p->groups[p->group_count++] = (struct group){"", ""};
+	p->services[p->service_count++] = (struct service){.name = POOLED};
+	*ret = p;
+	return 0;
+}
+
+void processes_free(struct processes *p)
+{
+	if (!p)
+		return;
+	cgroups_free(p->cgroups);
+	arena_free(p->arena);
+	map_free(p->index);
+	map_free(p->group_index);
+	map_free(p->service_index);
+	free(p->entries);
+	free(p->groups);
+	free(p->services);
+	free(p);
+}
+
+static struct identity identity_of(const struct stack_key *key)
+{
+	return (struct identity){
+		.start_ns = key->start_ns, .tgid = key->tgid, .exec_id = key->exec_id};
+}
+
+static uint32_t add_group(struct processes *p, uint64_t id)
+{
+	char path[CGROUP_PATH_MAX];
+	char container[CGROUP_CONTAINER_MAX + 1] = "";
+	struct group g;
+
+	if (cgroups_path(p->cgroups, id, path) < 0)
+		return 0;
+	(void)cgroup_container(path, container); /* none leaves "" */
+	g.path = arena_strdup(p->arena, path);
+	g.container = arena_strndup(p->arena, container, CONTAINER_SHOWN);
+	if (!g.path || !g.container)
+		return 0;
+	p->groups[p->group_count] = g;
+	return (uint32_t)p->group_count++;
+}
+
+static uint32_t group_of(struct processes *p, uint64_t id)
+{
+	bool is_new;
+	uint64_t *v = p->group_count < CGROUPS_MAX
+			      ? map_put(p->group_index, &id, sizeof(id), &is_new)
+			      : NULL;
+
+	if (!v)
+		return 0;
+	if (is_new)
+		*v = add_group(p, id);
+	return (uint32_t)*v;
+}
+
+/* The file name of its executable; "" when the process is gone, or a kernel thread. */
+static void read_exe(uint32_t tgid, char *ret, size_t size)
+{
+	static const char deleted[] = " (deleted)";
+	char link[32];
+	char path[CGROUP_PATH_MAX];
+	const char *name;
+	ssize_t n;
+
+	*ret = '\0';
+	(void)snprintf(link, sizeof(link), "/proc/%u/exe", tgid);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return;
+	path[n] = '\0';
+	if (str_has_suffix(path, deleted))
+		path[(size_t)n - strlen(deleted)] = '\0';
+	name = strrchr(path, '/');
+	(void)snprintf(ret, size, "%.255s", name ? name + 1 : path); /* cut is a name, too */
+}
+
+/* Number of the service of that name. False: no memory. */
+static bool number_service(
+	struct processes *p, const char *name, enum service_source source, uint32_t *ret)
+{
+	bool is_new;
+	uint64_t *v = map_put(p->service_index, name, strlen(name), &is_new);
+
+	if (!v)
+		return false;
+	if (is_new) {
+		const char *copy = arena_strdup(p->arena, name);
+
+		*v = p->service_count;
+		p->services[p->service_count++] =
+			(struct service){.name = copy ? copy : POOLED, .is_by_name = true};
+	}
+	p->services[*v].is_by_name &= source == SERVICE_OF_NAME;
+	*ret = (uint32_t)*v;
+	return true;
+}
+
+void processes_see(struct processes *p, const struct stack_record *r)
+{
+	struct identity id = identity_of(&r->key);
+	char exe[SERVICE_NAME_MAX] = "";
+	char comm[SAMPLE_COMM_SIZE + 1];
+	char name[SERVICE_NAME_MAX];
+	uint64_t *v;
+	struct entry e;
+	bool is_new;
+
+	if (p->count == p->options.max)
+		return;
+	v = map_put(p->index, &id, sizeof(id), &is_new);
+	if (!v || !is_new)
+		return;
+	(void)snprintf(comm, sizeof(comm), "%.*s", (int)sizeof(r->process_comm), r->process_comm);
+	e.group = group_of(p, r->cgroup_id);
+	if (!(r->flags & STACK_RECORD_KTHREAD))
+		read_exe(r->key.tgid, exe, sizeof(exe));
+	*v = p->count;
+	if (!number_service(p, name,
+		    service_name(
+			    &(struct service_facts){
+				    .fixed = p->options.service,
+				    .rules = p->options.rules,
+				    .rule_count = p->options.rule_count,
+				    .comm = comm,
+				    .exe = exe,
+				    .cgroup = p->groups[e.group].path,
+				    .is_kernel = r->flags & STACK_RECORD_KTHREAD,
+			    },
+			    name),
+		    &e.service))
+		e.service = 0;
+	p->entries[p->count++] = e;
+}
+
+bool processes_find(const struct processes *p, const struct stack_key *key, struct process *ret)
+{
+	struct identity id = identity_of(key);
+	uint64_t i;
+
+	if (!map_get(p->index, &id, sizeof(id), &i) || i >= p->count)
+		return false;
+	*ret = (struct process){
+		.cgroup = p->groups[p->entries[i].group].path,
+		.container = p->groups[p->entries[i].group].container,
+		.service = p->services[p->entries[i].service].name,
+	};
+	return true;
+}
+
+void processes_pool(struct processes *p, const struct collect_stack *counted, size_t count,
+	uint64_t start_boot_ns, uint64_t window_ns)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct identity id = identity_of(&counted[i].key);
+		uint64_t n;
+		struct service *s;
+
+		if (!map_get(p->index, &id, sizeof(id), &n) || n >= p->count)
+			continue;
+		s = &p->services[p->entries[n].service];
+		s->weight_ns += counted[i].value.weight_ns;
+		s->is_old |= counted[i].key.start_ns < start_boot_ns;
+	}
+	for (size_t i = 0; i < p->service_count; i++) {
+		struct service *s = &p->services[i];
+
+		if (s->is_by_name && !s->is_old && s->weight_ns < window_ns / POOL_PART)
+			s->name = POOLED;
+	}
+}

@@ -1,0 +1,176 @@
+/* Which service a process is counted to: the order of the sources, and what rules mean. */
+#include <criterion/criterion.h>
+#include <errno.h>
+
+#include "agent/processes.h"
+#include "agent/service.h"
+#include "base/def.h"
+
+static char name[SERVICE_NAME_MAX];
+
+static const char *name_of(struct service_facts f)
+{
+	f.fixed = f.fixed ? f.fixed : "";
+	f.comm = f.comm ? f.comm : "";
+	f.exe = f.exe ? f.exe : "";
+	f.cgroup = f.cgroup ? f.cgroup : "";
+	(void)service_name(&f, name);
+	return name;
+}
+
+static struct service_rule rule(const char *text)
+{
+	struct buf why = BUF_INIT(1024);
+	struct service_rule r;
+
+	cr_assert_eq(service_rule_parse(text, &why, &r), 0, "%s", buf_str(&why));
+	buf_done(&why);
+	return r;
+}
+
+Test(service, the_first_source_that_applies_names_it)
+{
+	struct service_rule web = rule("comm:nginx*=web");
+	struct service_facts f = {.fixed = "all",
+		.rules = &web,
+		.rule_count = 1,
+		.comm = "nginx: worker",
+		.exe = "nginx",
+		.cgroup = "/system.slice/front.service"};
+
+	cr_assert_str_eq(name_of(f), "all");
+	f.fixed = "";
+	cr_assert_str_eq(name_of(f), "web");
+	f.rule_count = 0;
+	cr_assert_str_eq(name_of(f), "front");
+	f.cgroup = "/user.slice/user-0.slice/session-4.scope";
+	cr_assert_str_eq(name_of(f), "nginx");
+	f.exe = "";
+	cr_assert_str_eq(name_of(f), "nginx: worker");
+	f.comm = "";
+	cr_assert_str_eq(name_of(f), "unknown");
+	f.is_kernel = true;
+	cr_assert_str_eq(name_of(f), "kernel");
+}
+
+Test(service, a_unit_is_called_without_suffix_instance_and_escapes)
+{
+	cr_assert_str_eq(name_of((struct service_facts){.cgroup = "/a/pg@14-main.service"}), "pg");
+	cr_assert_str_eq(name_of((struct service_facts){.cgroup = "/a/dbus\\x2dbroker.service"}),
+		"dbus-broker");
+	cr_assert_str_eq(name_of((struct service_facts){.cgroup = "/a/x\\x0ay\\x2.service"}),
+		"x\\x0ay\\x2", "only what is printable is decoded");
+}
+
+Test(service, rules_compare_name_unit_or_cgroup_and_the_first_wins)
+{
+	struct service_rule rules[3] = {
+		rule("unit:pg@*.service=db"), rule("cgroup:/batch*=batch"), rule("comm:a=b=c")};
+	struct service_facts f = {.rules = rules, .rule_count = 3};
+
+	f.cgroup = "/batch/pg@1.service";
+	cr_assert_str_eq(name_of(f), "db");
+	f.cgroup = "/batch/x/y.service";
+	cr_assert_str_eq(name_of(f), "batch", "* crosses slashes");
+	f.cgroup = "/";
+	f.comm = "a=b";
+	cr_assert_str_eq(name_of(f), "c", "the last = ends the pattern");
+	f.comm = "pg@1.service";
+	f.exe = "z";
+	cr_assert_str_eq(name_of(f), "z", "a unit rule does not look at names");
+}
+
+Test(service, a_rule_that_means_nothing_is_refused)
+{
+	static const char *const wrong[] = {"", "x", "nginx=web", "comm:=web", "comm:nginx",
+		"comm:nginx=", "exe:a=b", "comm:a"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		struct buf why = BUF_INIT(1024);
+		struct service_rule r;
+
+		cr_assert_eq(service_rule_parse(wrong[i], &why, &r), -EINVAL, "%s", wrong[i]);
+		cr_assert(why.size > 0);
+		buf_done(&why);
+	}
+}
+
+enum { WINDOW_NS = 1000000000, START_NS = 5000 };
+
+static void see(struct processes *p, struct collect_stack *s, uint32_t tgid, uint64_t start_ns,
+	const char *comm, uint64_t weight_ns)
+{
+	struct stack_record r = {.key = {.tgid = tgid, .start_ns = start_ns}};
+
+	(void)snprintf(r.process_comm, sizeof(r.process_comm), "%s", comm);
+	processes_see(p, &r);
+	*s = (struct collect_stack){.key = r.key, .value = {.samples = 1, .weight_ns = weight_ns}};
+}
+
+static void service_is(struct processes *p, const struct collect_stack *s, const char *service)
+{
+	struct process found;
+
+	cr_assert(processes_find(p, &s->key, &found));
+	cr_assert_str_eq(found.service, service);
+}
+
+Test(processes, only_small_services_of_newborn_processes_are_pooled)
+{
+	struct processes *p;
+	struct collect_stack s[4];
+	const uint32_t gone = 0x7fffff00; /* above every pid: there is no /proc entry to read */
+
+	cr_assert_eq(processes_new(&(struct processes_options){.service = "", .max = 16}, &p), 0);
+	see(p, &s[0], gone, START_NS + 1, "sed", WINDOW_NS / 200);
+	see(p, &s[1], gone + 1, START_NS + 1, "cc1", WINDOW_NS / 50);
+	see(p, &s[2], gone + 2, START_NS - 1, "old", 1);
+	see(p, &s[3], gone + 3, START_NS + 1, "old", 1);
+	service_is(p, &s[0], "sed");
+	processes_pool(p, s, 4, START_NS, WINDOW_NS);
+	service_is(p, &s[0], "other");
+	service_is(p, &s[1], "cc1");
+	service_is(p, &s[2], "old");
+	service_is(p, &s[3], "old");
+	processes_free(p);
+}
+
+Test(processes, several_tools_together_may_be_a_service_of_their_own)
+{
+	struct processes *p;
+	struct collect_stack s[2];
+
+	cr_assert_eq(processes_new(&(struct processes_options){.service = "", .max = 16}, &p), 0);
+	see(p, &s[0], 0x7fffff00, START_NS + 1, "cc1", WINDOW_NS / 150);
+	see(p, &s[1], 0x7fffff01, START_NS + 1, "cc1", WINDOW_NS / 150);
+	processes_pool(p, s, 2, START_NS, WINDOW_NS);
+	service_is(p, &s[0], "cc1");
+	processes_free(p);
+}
+
+Test(processes, what_was_named_on_purpose_is_never_pooled)
+{
+	struct processes *p;
+	struct collect_stack s;
+
+	cr_assert_eq(
+		processes_new(&(struct processes_options){.service = "all", .max = 16}, &p), 0);
+	see(p, &s, 0x7fffff00, START_NS + 1, "sed", 1);
+	processes_pool(p, &s, 1, START_NS, WINDOW_NS);
+	service_is(p, &s, "all");
+	processes_free(p);
+}
+
+Test(processes, above_the_limit_a_process_is_not_known)
+{
+	struct processes *p;
+	struct collect_stack s[2];
+	struct process found;
+
+	cr_assert_eq(processes_new(&(struct processes_options){.service = "", .max = 1}, &p), 0);
+	see(p, &s[0], 0x7fffff00, 1, "a", 1);
+	see(p, &s[1], 0x7fffff01, 1, "b", 1);
+	service_is(p, &s[0], "a");
+	cr_assert_not(processes_find(p, &s[1].key, &found));
+	processes_free(p);
+}
