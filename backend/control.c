@@ -198,6 +198,14 @@ int control_expire(struct control *c, const char *instance, int64_t now_ms)
 			: control_run(c, all, "ti", "", now_ms);
 }
 
+void control_sync(struct control *c, bool full)
+{
+	/* It fails inside a transaction only. */
+	(void)sqlite3_exec(c->db,
+		full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", NULL, NULL,
+		NULL);
+}
+
 static int open_database(struct control *c)
 {
 	int error = 0;

@@ -15,8 +15,8 @@
  *	ctl_commands		one per host; state, lease, deadline
  *
  * Commits here do not wait for the disk (synchronous=NORMAL under WAL): a killed process loses nothing, and
- * what a power cut takes, hosts say again with their next heartbeat. A request is different, somebody
- * waits for it: it is committed with synchronous=FULL.
+ * what a power cut takes, hosts say again with their next heartbeat. What somebody was told is different: a
+ * request, its cancellation, a token and its end are committed with synchronous=FULL (control_sync).
  */
 #ifndef BACKEND_CONTROL_INTERNAL_H
 #define BACKEND_CONTROL_INTERNAL_H
@@ -78,6 +78,8 @@ int control_begin(struct control *c);
 /* Commits when r is 0, rolls back otherwise. The first error. */
 int control_end(struct control *c, int r);
 int control_error(struct control *c, int rc);
+/* Whether commits from here on wait for the disk; outside of transactions. */
+void control_sync(struct control *c, bool full);
 int control_random_hex(size_t bytes, char *out); /* out: 2 * bytes + 1 */
 /* Times out what nobody will do any more; instance NULL: of all hosts. */
 int control_expire(struct control *c, const char *instance, int64_t now_ms);

@@ -222,7 +222,7 @@ static int request_store(struct control *c, struct request *q, const struct cont
 	if (r)
 		return r;
 	/* Somebody was told that it is asked for, so this commit reaches the disk. */
-	(void)sqlite3_exec(c->db, "PRAGMA synchronous = FULL", NULL, NULL, NULL);
+	control_sync(c, true);
 	r = control_begin(c);
 	if (!r)
 		r = control_run(c,
@@ -241,7 +241,7 @@ static int request_store(struct control *c, struct request *q, const struct cont
 	for (size_t i = 0; !r && i < count; i++)
 		r = command_add(c, buf_str(&q->id), &t[i], "start", "", deadline_ms, now_ms);
 	r = control_end(c, r);
-	(void)sqlite3_exec(c->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
+	control_sync(c, false);
 	return r;
 }
 
@@ -376,8 +376,10 @@ int control_request_cancel(struct control *c, const char *id, int64_t now_unix_n
 	r = control_expire(c, NULL, now_ms);
 	if (!r)
 		r = request_show(c, id, &before); /* whether it is there */
+	control_sync(c, true);
 	if (!r)
 		r = request_stop(c, id, now_ms);
+	control_sync(c, false);
 	if (!r)
 		r = request_show(c, id, out);
 	pthread_mutex_unlock(&c->lock);

@@ -79,12 +79,14 @@ int control_token_create(
 	if (r)
 		return r;
 	pthread_mutex_lock(&c->lock);
+	control_sync(c, true);
 	r = control_run(c,
 		"INSERT INTO ctl_tokens SELECT ?1, ?2, ?3, ?4"
 		" WHERE NOT EXISTS (SELECT 1 FROM ctl_tokens WHERE name = ?1)",
 		"titi", name, (int64_t)scope, sha256, (int64_t)time(NULL) * 1000);
 	if (r == 0 && sqlite3_changes(c->db) == 0)
 		r = -EEXIST;
+	control_sync(c, false);
 	pthread_mutex_unlock(&c->lock);
 	pthread_mutex_lock(&c->token_lock);
 	c->tokens_read_ns = 0;
@@ -97,9 +99,11 @@ int control_token_revoke(struct control *c, const char *name)
 	int r;
 
 	pthread_mutex_lock(&c->lock);
+	control_sync(c, true); /* one that is revoked must not come back with the power */
 	r = control_run(c, "DELETE FROM ctl_tokens WHERE name = ?1", "t", name);
 	if (r == 0 && sqlite3_changes(c->db) == 0)
 		r = -ENOENT;
+	control_sync(c, false);
 	pthread_mutex_unlock(&c->lock);
 	pthread_mutex_lock(&c->token_lock);
 	c->tokens_read_ns = 0;
