@@ -3,7 +3,7 @@
  *
  * JSON, flat so that a hundred thousand frames parse quickly:
  *	{ "type":"cpu", "unit":"nanoseconds", "total":N, "total_text":"N", "start_unix_ms":, "end_unix_ms":,
- *	  "facts":{"KEY":"VALUE"}, "names":["", "main", ...], "kinds":["native", "kernel", ...],
+ *	  "overlapping_windows_left_out":N, "facts":{"KEY":"VALUE"}, "names":["", "main", ...], "kinds":["native", "kernel", ...],
  *	  "fields":["level","offset","total","self","name","module","kind"], "nodes":[0,0,N,0,1,0,0, ...] }
  * nodes holds one value a field, node after node, depth first, siblings by name; the first is the root. name
  * and module are indexes into names, kind into kinds. offset is where the frame starts, in the unit. Sums of
@@ -111,7 +111,7 @@ static void head_write(const struct profile *p, size_t type, const struct store_
 {
 	struct sample_type st = profile_type_at(p, type);
 	const char *key;
-	const char *value;
+	const char *value = profile_fact(p, STORE_FACT_LEFT_OUT);
 
 	(void)buf_append_str(out, "{\"type\":");
 	(void)str_append_json(out, profile_text(p, st.type));
@@ -120,9 +120,9 @@ static void head_write(const struct profile *p, size_t type, const struct store_
 	(void)buf_printf(out,
 		",\"total\":%lld,\"total_text\":\"%lld\",\"start_unix_ms\":%lld,\"end_unix_ms\":%"
 		"lld,"
-		"\"facts\":{",
+		"\"overlapping_windows_left_out\":%s,\"facts\":{",
 		(long long)total, (long long)total, (long long)(range->start_ns / 1000000),
-		(long long)(range->end_ns / 1000000));
+		(long long)(range->end_ns / 1000000), value ? value : "0");
 	for (size_t i = 0; profile_fact_at(p, i, &key, &value); i++) {
 		(void)buf_append_str(out, i ? "," : "");
 		(void)str_append_json(out, key);
@@ -158,12 +158,15 @@ static int svg_make(const struct profile *p, size_t type, bool with_comm, const 
 {
 	char subtitle[256];
 	char human[STR_HUMAN_MAX];
+	const char *left_out = profile_fact(p, STORE_FACT_LEFT_OUT);
 	struct svg_options o = {
 		.type = type, .title = title, .subtitle = subtitle, .with_comm = with_comm};
 
-	(void)snprintf(subtitle, sizeof(subtitle), "%s long, to unix time %lld",
+	(void)snprintf(subtitle, sizeof(subtitle), "%s long, to unix time %lld%s%s%s",
 		str_human_ns((uint64_t)(range->end_ns - range->start_ns), human),
-		(long long)(range->end_ns / (int64_t)NSEC_PER_SEC));
+		(long long)(range->end_ns / (int64_t)NSEC_PER_SEC), left_out ? ", " : "",
+		left_out ? left_out : "",
+		left_out ? " windows left out because others cover their time" : "");
 	return svg_write(p, &o, out);
 }
 
@@ -176,7 +179,8 @@ static int graph_write(const struct profile *p, enum format f, bool with_comm, c
 	if (profile_type_count(p) == 0 && f == FORMAT_JSON) {
 		(void)buf_append_str(out,
 			"{\"type\":\"\",\"unit\":\"\",\"total\":0,\"total_text\":\"0\","
-			"\"facts\":{},\"names\":[\"\",\"all\"],\"kinds\":[],\"fields\":"
+			"\"overlapping_windows_left_out\":0,\"facts\":{},\"names\":[\"\",\"all\"],"
+			"\"kinds\":[],\"fields\":"
 			"[\"level\",\"offset\",\"total\",\"self\",\"name\",\"module\","
 			"\"kind\"],\"nodes\":[0,0,0,0,1,0,0]}\n");
 		return buf_error(out);

@@ -181,13 +181,13 @@ static int point_write(void *data, int64_t ts_ns, int64_t total, uint64_t profil
 		(long long)(ts_ns / 1000000), (long long)total, (unsigned long long)profiles);
 }
 
-/* {"step_ms":N,"points":[[unix ms, total, profiles],...]} */
+/* {"step_ms":N,"points":[[unix ms, total, profiles],...],"overlapping_windows_left_out":N} */
 void api_timeline(void *app, struct http_request *q, struct http_response *r)
 {
 	struct api *a = app;
 	struct api_query *query = arena_alloc(http_arena(q), sizeof(*query));
 	const char *step_text = http_query(q, "step");
-	uint64_t step_ns = 0;
+	uint64_t step_ns = 0, left_out = 0;
 	int64_t length_ns;
 	int e;
 
@@ -210,8 +210,9 @@ void api_timeline(void *app, struct http_request *q, struct http_response *r)
 	(void)buf_printf(&r->body, "{\"step_ms\":%llu,\"points\":[",
 		(unsigned long long)(step_ns / NSEC_PER_MSEC));
 	e = store_timeline(a->store, query->matchers, query->matcher_count, &query->range,
-		(int64_t)step_ns, point_write, &r->body);
-	(void)buf_append_str(&r->body, "]}\n");
+		(int64_t)step_ns, point_write, &r->body, &left_out);
+	(void)buf_printf(&r->body, "],\"overlapping_windows_left_out\":%llu}\n",
+		(unsigned long long)left_out);
 	r->status = 200;
 	r->content_type = "application/json";
 	if (e)

@@ -14,6 +14,10 @@
  *  3. Every stack id in a blob is in dict.db: the dictionary commits before the data file does.
  *  4. A blob's crc32c and count are right, its ids ascend, its total equals the row's total.
  *  5. One writer thread; readers have their own read-only connections and never block it.
+ *  6. A query counts no time of a series twice: of two windows of one series and of different recordings
+ *     that overlap, at most one counts (store_overlap.c). The recording is the label `recording` or the fact of
+ *     that name, "" for the continuous one; it makes no series of its own. A window is filtered when it
+ *     has the fact `filter`.
  * The writer's order for crash safety across files: dict.db and new series in the catalog, which mean nothing
  * until they are referred to, then data file together with its window id (each data file has its own table of
  * window ids, so 2 needs no two-file transaction).
@@ -46,7 +50,7 @@ void store_close(struct store *s); /* commits what is queued; accepts NULL */
 
 struct store_push {
 	const struct push_label
-		*labels; /* sorted; with service_name, __name__; host if the sender gave one */
+		*labels; /* sorted, at most PUSH_LABELS_MAX; with service_name, __name__; host */
 	size_t label_count;
 	const struct profile *profile;
 	const char *window_id; /* "" : none */
@@ -66,7 +70,8 @@ int store_push(struct store *s, const struct store_push *pushes, size_t count, u
 
 /*
  * Label matchers, as in Prometheus: {a="b", c!="d", e=~"re"}; RE2-like subset by regcomp(REG_EXTENDED).
- * __type__ and __unit__ are the sample type's, a label that is absent is "".
+ * __type__ and __unit__ are the sample type's, a label that is absent is "". Matchers of `recording` choose
+ * windows: those not chosen are not counted and leave no others out.
  */
 enum match_op { MATCH_EQ, MATCH_NE, MATCH_RE, MATCH_NRE };
 struct matcher {
@@ -98,6 +103,9 @@ struct store_range {
 int store_flamegraph(struct store *s, const struct matcher *m, size_t m_count,
 	const struct store_range *r, size_t memory_max, struct profile **ret);
 
+/* The fact that says how many windows were left out because others cover their time. */
+#define STORE_FACT_LEFT_OUT "store.overlapping_windows_left_out"
+
 /*
  * Totals by step from start_ns on: calls back in time order, for steps that have profiles. Of several sample
  * types it is the last that counts, so the sum is the flame graph's profile_default_type total. -EINVAL: empty
@@ -105,7 +113,8 @@ int store_flamegraph(struct store *s, const struct matcher *m, size_t m_count,
  */
 typedef int store_point_fn(void *data, int64_t ts_ns, int64_t total, uint64_t profiles);
 int store_timeline(struct store *s, const struct matcher *m, size_t m_count,
-	const struct store_range *r, int64_t step_ns, store_point_fn *fn, void *data);
+	const struct store_range *r, int64_t step_ns, store_point_fn *fn, void *data,
+	uint64_t *ret_left_out); /* may be NULL */
 
 /* Label sets of the series that have data in the range. */
 typedef int store_series_fn(void *data, const struct push_label *labels, size_t count,

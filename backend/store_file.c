@@ -3,8 +3,12 @@
  *
  *	profile(id, received, sent, duration, period, period_type, period_unit, facts)	one row a push; sent is
  *		the time that the sender gave, if it was clamped, else NULL
- *	prof(id, series, ts, n, total, profile, data)		one row a series of it; data is a blob (blob.h)
+ *	prof(id, series, ts, n, total, profile, span, source, crosses, data)
+ *		one row a series of it; data is a blob (blob.h). The window ends at ts + span, as far as overlaps
+ *		go; crosses says that this is in the next hour. source 0: the continuous recording, unfiltered
+ *	source(id, recording, is_filtered)			which recordings the other rows are of
  *	window(labels, id, received)				window ids, by label set
+ *	file(mark)						a number at random: which file this is
  *
  * The index on prof holds all that a timeline needs, so totals are read without touching blobs; rows lie in the
  * order they came, so a commit writes few pages. A window id counts within its label set: the views of one
@@ -25,12 +29,27 @@ static const char file_schema[] =
 	" period_unit TEXT NOT NULL, facts BLOB NOT NULL);"
 	"CREATE TABLE prof(id INTEGER PRIMARY KEY, series INTEGER NOT NULL, ts INTEGER NOT NULL,"
 	" n INTEGER NOT NULL, total INTEGER NOT NULL, profile INTEGER NOT NULL,"
+	" span INTEGER NOT NULL, source INTEGER NOT NULL, crosses INTEGER NOT NULL,"
 	" data BLOB NOT NULL);"
-	"CREATE INDEX prof_series ON prof(series, ts, total);"
+	"CREATE INDEX prof_series ON prof(series, ts, total, source);"
+	"CREATE INDEX prof_source ON prof(series) WHERE source <> 0;"
+	"CREATE INDEX prof_crosses ON prof(crosses) WHERE crosses <> 0;"
+	"CREATE TABLE source(id INTEGER PRIMARY KEY, recording TEXT NOT NULL,"
+	" is_filtered INTEGER NOT NULL, UNIQUE(recording, is_filtered));"
+	"CREATE TABLE file(mark INTEGER NOT NULL);"
+	"INSERT INTO file VALUES(random());"
 	"CREATE TABLE window(labels INTEGER NOT NULL, id TEXT NOT NULL, received INTEGER NOT NULL,"
 	" PRIMARY KEY(labels, id)) WITHOUT ROWID;";
 
-enum file_statement { PUT_WINDOW, HAS_WINDOW, PUT_PROFILE, PUT_VALUES, STATEMENT_COUNT };
+enum file_statement {
+	PUT_WINDOW,
+	HAS_WINDOW,
+	PUT_PROFILE,
+	PUT_VALUES,
+	PUT_SOURCE,
+	FIND_SOURCE,
+	STATEMENT_COUNT
+};
 
 static const char *const file_statements[STATEMENT_COUNT] = {
 	[PUT_WINDOW] = "INSERT OR IGNORE INTO window(labels, id, received) VALUES(?, ?, ?)",
@@ -39,14 +58,18 @@ static const char *const file_statements[STATEMENT_COUNT] = {
 		"INSERT INTO profile(received, sent, duration, period, period_type, period_unit,"
 		" facts) VALUES(?, ?, ?, ?, ?, ?, ?)",
 	[PUT_VALUES] =
-		"INSERT INTO prof(series, ts, n, total, profile, data) VALUES(?, ?, ?, ?, ?, ?)",
+		"INSERT INTO prof(series, ts, n, total, profile, span, source, crosses, data)"
+		" VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	[PUT_SOURCE] = "INSERT OR IGNORE INTO source(recording, is_filtered) VALUES(?, ?)",
+	[FIND_SOURCE] = "SELECT id FROM source WHERE recording = ? AND is_filtered = ?",
 };
 
 struct store_file {
 	sqlite3 *db;
 	int32_t hour;
 	bool in_transaction;
-	sqlite3_stmt *statements[STATEMENT_COUNT]; /* of the writer's */
+	struct store_file_state state, committed; /* of the writer's, as are the statements */
+	sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
 static int open_file(const char *dir, int32_t hour, const struct store_sql_options *o,
@@ -115,10 +138,13 @@ int store_file_open(
 		r = open_file(dir, hour, &o, why, &f);
 	for (int i = 0; r == 0 && i < STATEMENT_COUNT; i++)
 		r = store_sql_prepare(f->db, file_statements[i], &f->statements[i]);
-	if (r < 0) {
+	if (r == 0)
+		r = store_file_read_state(f, &f->state);
+	if (r < 0 || !f) {
 		store_file_close(f);
 		return r;
 	}
+	f->committed = f->state;
 	*ret = f;
 	return 0;
 }
@@ -155,6 +181,34 @@ sqlite3 *store_file_db(const struct store_file *f)
 	return f->db;
 }
 
+int store_file_read_state(struct store_file *f, struct store_file_state *ret)
+{
+	struct store_file_state state = {.hour = f->hour};
+	int64_t count = 0;
+	int r = store_sql_number(f->db, "SELECT mark FROM file", &state.mark);
+
+	if (r == 0)
+		r = store_sql_number(f->db, "SELECT max(id) FROM prof", &state.last_id);
+	if (r == 0)
+		r = store_sql_number(f->db,
+			"SELECT max(id) FROM prof INDEXED BY prof_crosses WHERE crosses <> 0",
+			&state.crossing_id);
+	if (r == 0)
+		r = store_sql_number(f->db,
+			"SELECT count(*) FROM prof INDEXED BY prof_crosses WHERE crosses <> 0 AND"
+			" source <> 0",
+			&count);
+	state.needs_next = count > 0;
+	if (r == 0)
+		*ret = state;
+	return r;
+}
+
+const struct store_file_state *store_file_committed(const struct store_file *f)
+{
+	return &f->committed;
+}
+
 int store_file_begin(struct store_file *f)
 {
 	int r;
@@ -175,6 +229,8 @@ int store_file_commit(struct store_file *f)
 	r = store_sql_exec(f->db, "COMMIT");
 	if (r < 0)
 		store_file_rollback(f);
+	else
+		f->committed = f->state;
 	f->in_transaction = false;
 	return r;
 }
@@ -184,6 +240,7 @@ void store_file_rollback(struct store_file *f)
 	if (f->in_transaction)
 		(void)store_sql_exec(f->db, "ROLLBACK"); /* fails when sqlite did it itself */
 	f->in_transaction = false;
+	f->state = f->committed;
 }
 
 int store_file_put_window(
@@ -230,18 +287,49 @@ int store_file_put_profile(struct store_file *f, const struct store_profile_row 
 	return r;
 }
 
+int store_file_put_source(
+	struct store_file *f, const char *recording, bool is_filtered, int64_t *ret_id)
+{
+	enum file_statement which[] = {PUT_SOURCE, FIND_SOURCE};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(which); i++) {
+		sqlite3_stmt *s = f->statements[which[i]];
+
+		(void)sqlite3_bind_text(s, 1, recording, -1, SQLITE_STATIC);
+		(void)sqlite3_bind_int(s, 2, is_filtered);
+		r = store_sql_step(s);
+		if (r > 0)
+			*ret_id = sqlite3_column_int64(s, 0);
+		(void)sqlite3_reset(s);
+	}
+	return r < 0 ? r : 0;
+}
+
 int store_file_put_values(struct store_file *f, const struct store_row *row, int64_t profile,
 	size_t n, const void *blob, size_t size)
 {
 	sqlite3_stmt *s = f->statements[PUT_VALUES];
+	bool crosses = store_hour(row->ts_ns + MAX(row->span_ns, 1) - 1) > f->hour;
+	int r;
 
 	(void)sqlite3_bind_int64(s, 1, row->series);
 	(void)sqlite3_bind_int64(s, 2, row->ts_ns);
 	(void)sqlite3_bind_int64(s, 3, (int64_t)n);
 	(void)sqlite3_bind_int64(s, 4, row->total);
 	(void)sqlite3_bind_int64(s, 5, profile);
-	(void)sqlite3_bind_blob64(s, 6, blob, size, SQLITE_STATIC);
-	return store_sql_run(s);
+	(void)sqlite3_bind_int64(s, 6, row->span_ns);
+	(void)sqlite3_bind_int64(s, 7, row->source);
+	(void)sqlite3_bind_int(s, 8, crosses);
+	(void)sqlite3_bind_blob64(s, 9, blob, size, SQLITE_STATIC);
+	r = store_sql_run(s);
+	if (r == 0) {
+		f->state.last_id = sqlite3_last_insert_rowid(f->db);
+		if (crosses)
+			f->state.crossing_id = f->state.last_id;
+		f->state.needs_next |= crosses && row->source != 0;
+	}
+	return r;
 }
 
 bool store_series_find(
@@ -279,6 +367,7 @@ static int scan_rows(sqlite3_stmt *s, const struct store_series **series, size_t
 			.series = sqlite3_column_int64(s, 1),
 			.ts_ns = sqlite3_column_int64(s, 2),
 			.total = sqlite3_column_int64(s, 3),
+			.source = sqlite3_column_int64(s, 4),
 		};
 
 		if (series && !store_series_find(series, count, row.series, &position))
@@ -297,9 +386,9 @@ int store_file_scan(struct store_file *f, const struct store_series **series, si
 	_cleanup_(store_sql_finalizep) sqlite3_stmt *s = NULL;
 	bool is_search = count <= SEARCHES_MAX;
 	int r = store_sql_prepare(f->db,
-		is_search ? "SELECT id, series, ts, total FROM prof INDEXED BY prof_series"
+		is_search ? "SELECT id, series, ts, total, source FROM prof INDEXED BY prof_series"
 			    " WHERE ts >= ? AND ts < ? AND series = ?"
-			  : "SELECT id, series, ts, total FROM prof INDEXED BY prof_series"
+			  : "SELECT id, series, ts, total, source FROM prof INDEXED BY prof_series"
 			    " WHERE ts >= ? AND ts < ?",
 		&s);
 

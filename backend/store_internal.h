@@ -8,7 +8,11 @@
  *	store_facts.c	the facts of one profile, and of many merged
  *	store_put.c	one push into open transactions
  *	store_writer.c	the queue and the thread that empties it
- *	store_query.c	flame graph, timeline, series
+ *	store_overlap.c	which windows would count a time twice
+ *	store_rows.c	which rows of a data file count
+ *	store_sums.c	blobs added up
+ *	store_merge.c	the flame graph
+ *	store_query.c	what queries share; timeline, series
  *	store_verify.c	the check of everything
  */
 #ifndef BACKEND_STORE_INTERNAL_H
@@ -23,9 +27,11 @@
 #include "base/arena.h"
 
 #define STORE_HOUR_NS ((int64_t)3600 * 1000000000)
+#define STORE_SPAN_NS_MAX \
+	STORE_HOUR_NS /* a window is taken for no longer, where overlaps are looked for */
 
 enum {
-	STORE_FILE_VERSION = 1,
+	STORE_FILE_VERSION = 2,
 	STORE_SEEN_HOURS = 48,
 	STORE_PATH_MAX = 4096,
 };
@@ -77,6 +83,8 @@ struct store_row {
 	int64_t series;
 	int64_t ts_ns;
 	int64_t total;
+	int64_t span_ns; /* only where rows are put */
+	int64_t source;  /* of its file; 0: the continuous recording, unfiltered */
 };
 typedef int store_row_fn(void *data, const struct store_row *row);
 
@@ -99,6 +107,16 @@ struct store_profile_row {
 	const void *facts; /* store_facts.c */
 	size_t facts_size;
 };
+/* What tells whether a file is the one it was: rows are only ever added, with ascending ids. */
+struct store_file_state {
+	int32_t hour;
+	int64_t mark;        /* drawn when it was made; 0: no file */
+	int64_t last_id;     /* of its rows */
+	int64_t crossing_id; /* the last one that reaches into the next hour */
+	bool needs_next;     /* which of its rows count depends on the next hour's file */
+};
+int store_file_read_state(struct store_file *f, struct store_file_state *ret);
+const struct store_file_state *store_file_committed(const struct store_file *f);
 int store_file_begin(struct store_file *f); /* nothing if it is begun */
 int store_file_commit(struct store_file *f);
 void store_file_rollback(struct store_file *f);
@@ -108,11 +126,39 @@ int store_file_put_window(
 int store_file_has_window(struct store_file *f, int64_t labels_id, const char *id);
 int store_file_put_profile(
 	struct store_file *f, const struct store_profile_row *p, int64_t *ret_id);
+int store_file_put_source(
+	struct store_file *f, const char *recording, bool is_filtered, int64_t *ret_id);
 int store_file_put_values(struct store_file *f, const struct store_row *row, int64_t profile,
 	size_t n, const void *blob, size_t size);
 /* Rows of the series (sorted by id) in the range, in no order that means something. */
 int store_file_scan(struct store_file *f, const struct store_series **series, size_t count,
 	const struct store_range *r, store_row_fn *fn, void *data);
+
+/* A window as far as overlaps go. rank: the recording's, the lowest goes before all others. */
+struct store_window {
+	int64_t series, id;
+	int64_t ts_ns, end_ns;
+	uint32_t rank;
+	bool is_own; /* of the file that is looked at */
+	bool is_left_out;
+};
+/* Marks those of one series, sorted by ts, that would count a time twice. 0 or -ENOMEM. */
+int store_overlap_mark(struct store_window *w, size_t count);
+
+/*
+ * Which rows of a data file count for a query. Recordings rank: unfiltered before filtered, the continuous one
+ * ("") before those on demand, then by id. Given matchers of the label `recording`, rows that they do not take
+ * are not there at all, neither to be counted nor to leave others out.
+ */
+struct store_rows;
+enum store_verdict { ROW_COUNTS, ROW_OVERLAPS, ROW_NOT_MEANT };
+/* series: those asked about, by id; NULL: all. f is in its transaction; its neighbours are opened when needed. */
+int store_rows_new(const char *dir, struct store_file *f, const struct store_series **series,
+	size_t count, const struct matcher *recording, size_t matcher_count,
+	struct store_rows **ret);
+void store_rows_free(struct store_rows *x); /* accepts NULL */
+void store_rows_freep(struct store_rows **x);
+enum store_verdict store_rows_judge(const struct store_rows *x, const struct store_row *row);
 
 /* The directory DIR/data. */
 void store_dir_name(int32_t hour, char ret[16]); /* "20240131-23" */

@@ -13,6 +13,33 @@
 
 enum { ROW_OVERHEAD = 100, SEEN_FILES_MAX = 16 };
 
+/* The labels that make a series. The recording is none of them: each one would make every series anew. */
+struct identity {
+	struct push_label labels[PUSH_LABELS_MAX];
+	size_t count;
+	const char *recording; /* "": the continuous one */
+	bool is_filtered;
+};
+
+static int identify(const struct store_push *p, struct identity *ret)
+{
+	const char *recording = profile_fact(p->profile, "recording");
+	const char *filter = profile_fact(p->profile, "filter");
+
+	ret->count = 0;
+	ret->recording = recording ? recording : "";
+	ret->is_filtered = filter && *filter;
+	if (p->label_count > PUSH_LABELS_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < p->label_count; i++) {
+		if (strcmp(p->labels[i].name, "recording") == 0)
+			ret->recording = p->labels[i].value;
+		else
+			ret->labels[ret->count++] = p->labels[i];
+	}
+	return 0;
+}
+
 /* The open file of the hour. -ENOENT when it is absent and create is not set. */
 static int get_file(struct store *s, int32_t hour, bool create, struct store_file **ret)
 {
@@ -207,11 +234,15 @@ int store_put(struct store *s, struct store_batch *b, const struct store_push *p
 	bool is_clamped = sent < received - CLAMP_PAST_NS || sent > received + CLAMP_FUTURE_NS;
 	struct store_row row = {.ts_ns = is_clamped ? received : sent};
 	struct store_file *f = NULL;
+	struct identity who;
 	int64_t labels_id = 0;
-	int r = store_index_labels(s->index, p->labels, p->label_count, &labels_id);
+	int r = identify(p, &who);
 
+	if (r == 0)
+		r = store_index_labels(s->index, who.labels, who.count, &labels_id);
 	arena_reset(s->scratch);
 	*outcome = STORE_STORED;
+	row.span_ns = MIN(MAX(profile_duration_ns(p->profile), 0), STORE_SPAN_NS_MAX);
 	if (r == 0)
 		r = get_file(s, store_hour(row.ts_ns), true, &f);
 	if (r == 0)
@@ -224,6 +255,8 @@ int store_put(struct store *s, struct store_batch *b, const struct store_push *p
 			return 0;
 		}
 	}
+	if (r == 0 && (*who.recording || who.is_filtered))
+		r = store_file_put_source(f, who.recording, who.is_filtered, &row.source);
 	return r < 0 ? r : put_profile(s, b, f, p, &row, is_clamped, labels_id);
 }
 
@@ -233,9 +266,12 @@ int store_put_check(struct store *s, const struct store_job *job)
 
 	for (size_t i = 0; r == 0 && i < job->count; i++) {
 		const struct store_push *p = &job->pushes[i];
+		struct identity who;
 		int64_t labels_id, series;
 
-		r = store_index_labels(s->index, p->labels, p->label_count, &labels_id);
+		r = identify(p, &who);
+		if (r == 0)
+			r = store_index_labels(s->index, who.labels, who.count, &labels_id);
 		for (size_t t = 0; r == 0 && t < profile_type_count(p->profile); t++) {
 			struct sample_type type = profile_type_at(p->profile, t);
 

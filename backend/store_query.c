@@ -1,25 +1,18 @@
 /*
  * Reading. A query opens the data files of its range one after the other, read-only, and reads each in one
- * transaction; the dictionary is opened after the last of them, so it knows every stack id that was met.
- *
- * The merge adds up by stack id in an open-addressing table and then goes through the ids in order, so the
- * result is the same whatever order files and rows came in. A blob that is damaged is left out and counted in
- * the fact store.damaged_profiles.
+ * transaction. The flame graph is store_merge.c's; here are its selection and files, timeline, series.
  */
 #include <errno.h>
 
-#include "backend/store_internal.h"
+#include "backend/store_query_internal.h"
 #include "backend/store_sql.h"
 #include "base/def.h"
+#include "base/map.h"
 #include "prof/profile_internal.h"
 
-#define MERGE_MEMORY_SHARE 2 /* the table may take this many times the profile's memory */
+enum { STEPS_MAX = 100000 };
 
-enum { STEPS_MAX = 100000, SLOTS_MIN = 1024 };
-
-/* Calls fn for each data file of the range that exists. */
-typedef int file_fn(void *data, struct store_file *f);
-static int each_file(struct store *s, const struct store_range *range, file_fn *fn, void *data)
+int store_each_file(struct store *s, const struct store_range *range, store_each_fn *fn, void *data)
 {
 	int32_t *hours = NULL;
 	size_t count = 0;
@@ -49,19 +42,11 @@ static int each_file(struct store *s, const struct store_range *range, file_fn *
 	return r;
 }
 
-/* The selected series and the sample types they have, in the order of their profiles. */
-struct selection {
-	const struct store_series **series;
-	size_t count;
-	const struct store_series *types[PROFILE_TYPES_MAX];
-	size_t type_count;
-	uint8_t *type_of; /* per series */
-};
-
-static void selection_done(struct selection *x)
+void store_selection_done(struct store_selection *x)
 {
 	free(x->series);
 	free(x->type_of);
+	free(x->leads);
 }
 
 static int compare_types(const struct store_series *a, const struct store_series *b)
@@ -74,7 +59,7 @@ static int compare_types(const struct store_series *a, const struct store_series
 }
 
 /* Inserts the series' type where it belongs. */
-static int add_type(struct selection *x, const struct store_series *s)
+static int add_type(struct store_selection *x, const struct store_series *s)
 {
 	size_t at = 0;
 
@@ -91,16 +76,64 @@ static int add_type(struct selection *x, const struct store_series *s)
 	return 0;
 }
 
-static int selection_init(
-	struct selection *x, struct store *s, const struct matcher *m, size_t m_count)
+/* Keeps the matchers of the rows' label apart from those of the series. The count of the latter. */
+static size_t split_matchers(
+	struct store_selection *x, const struct matcher *m, size_t count, struct matcher *series)
 {
-	int r = store_index_select(s->index, m, m_count, &x->series, &x->count);
+	size_t n = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(m[i].name, "recording") == 0)
+			x->recording[x->recording_count++] = m[i];
+		else
+			series[n++] = m[i];
+	}
+	return n;
+}
+
+static int select_series(
+	struct store_selection *x, struct store *s, const struct matcher *m, size_t count)
+{
+	struct matcher *of_series;
+	int r;
+
+	if (count > MATCHERS_MAX)
+		return -EINVAL;
+	of_series = calloc(count + 1, sizeof(*of_series));
+	if (!of_series)
+		return -ENOMEM;
+	count = split_matchers(x, m, count, of_series);
+	r = store_index_select(s->index, of_series, count, &x->series, &x->count);
+	free(of_series);
+	return r;
+}
+
+/* Marks the first series of each label set. */
+static int mark_leads(struct store_selection *x)
+{
+	_cleanup_(map_freep) struct map *seen = map_new(x->count + 1);
+
+	if (!seen)
+		return -ENOMEM;
+	for (size_t i = 0; i < x->count; i++) {
+		if (!map_put(seen, &x->series[i]->labels_id, sizeof(int64_t), &x->leads[i]))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int store_selection_init(
+	struct store_selection *x, struct store *s, const struct matcher *m, size_t m_count)
+{
+	int r = select_series(x, s, m, m_count);
 
 	if (r < 0)
 		return r;
 	x->type_of = calloc(x->count + 1, sizeof(*x->type_of));
-	if (!x->type_of)
+	x->leads = calloc(x->count + 1, sizeof(*x->leads));
+	if (!x->type_of || !x->leads)
 		return -ENOMEM;
+	r = mark_leads(x);
 	for (size_t i = 0; r == 0 && i < x->count; i++)
 		r = add_type(x, x->series[i]);
 	for (size_t i = 0; r == 0 && i < x->count; i++) {
@@ -110,332 +143,35 @@ static int selection_init(
 	return r;
 }
 
-/* Sums by stack id: slots of 1 + types numbers, the first is the id, 0 is free. */
-struct sums {
-	int64_t *slots;
-	size_t stride, count, allocated, bytes_max;
-};
-
-static int64_t *sums_slot(const struct sums *t, int64_t id)
-{
-	uint64_t hash = (uint64_t)id * 0x9e3779b97f4a7c15ULL;
-	size_t at = (hash >> 20) & (t->allocated - 1);
-
-	while (t->slots[at * t->stride] && t->slots[at * t->stride] != id)
-		at = (at + 1) & (t->allocated - 1);
-	return &t->slots[at * t->stride];
-}
-
-static int sums_grow(struct sums *t)
-{
-	struct sums more = *t;
-
-	more.allocated = t->allocated ? t->allocated * 2 : SLOTS_MIN;
-	if (more.allocated > t->bytes_max / (t->stride * sizeof(int64_t)))
-		return -ENOBUFS;
-	more.slots = calloc(more.allocated, t->stride * sizeof(int64_t));
-	if (!more.slots)
-		return -ENOMEM;
-	for (size_t i = 0; i < t->allocated; i++) {
-		const int64_t *slot = &t->slots[i * t->stride];
-
-		if (*slot)
-			memcpy(sums_slot(&more, *slot), slot, t->stride * sizeof(int64_t));
-	}
-	free(t->slots);
-	*t = more;
-	return 0;
-}
-
-static int sums_add(struct sums *t, const struct blob_entry *e, size_t type)
-{
-	int64_t *slot;
-
-	if ((t->count + 1) * 3 > t->allocated * 2) {
-		int r = sums_grow(t);
-
-		if (r < 0)
-			return r;
-	}
-	slot = sums_slot(t, (int64_t)e->id);
-	t->count += *slot == 0;
-	*slot = (int64_t)e->id;
-	slot[1 + type] = profile_saturating_add(slot[1 + type], e->value);
-	return 0;
-}
-
-struct row_ref {
-	int64_t id;
-	size_t type;
-};
-
-struct merge {
-	struct selection selection;
-	struct store_range range;
-	struct sums sums;
-	struct row_ref *rows; /* of the file at hand */
-	size_t row_count, rows_allocated;
-	struct store_facts *facts;
-	int64_t start_ns, end_ns; /* of what was met */
-	uint64_t profiles, damaged;
-	char period_type[PROFILE_NAME_MAX + 1], period_unit[PROFILE_NAME_MAX + 1];
-	int64_t period;
-	bool has_period, is_mixed;
-};
-
-static int note_row(void *data, const struct store_row *row)
-{
-	struct merge *g = data;
-	size_t position;
-
-	if (!store_series_find(g->selection.series, g->selection.count, row->series, &position))
-		return 0;
-	if (g->row_count == g->rows_allocated) {
-		size_t more = g->rows_allocated ? g->rows_allocated * 2 : 256;
-		struct row_ref *rows = reallocarray(g->rows, more, sizeof(*rows));
-
-		if (!rows)
-			return -ENOMEM;
-		g->rows = rows;
-		g->rows_allocated = more;
-	}
-	g->rows[g->row_count++] =
-		(struct row_ref){.id = row->id, .type = g->selection.type_of[position]};
-	g->start_ns = MIN(g->start_ns, row->ts_ns);
-	g->end_ns = MAX(g->end_ns, row->ts_ns);
-	return 0;
-}
-
-static int by_row(const void *a, const void *b)
-{
-	const struct row_ref *x = a, *y = b;
-
-	return (x->id > y->id) - (x->id < y->id);
-}
-
-static int add_blob(struct merge *g, const void *data, size_t size, size_t type)
-{
-	struct blob_reader r;
-	struct blob_entry e;
-	int n = blob_open(data ? data : "", size, NULL, &r);
-
-	while (n == 0 && (n = blob_next(&r, &e)) > 0)
-		n = sums_add(&g->sums, &e, type);
-	if (n == -EBADMSG) {
-		g->damaged++;
-		return 0;
-	}
-	return n;
-}
-
-static void note_period(struct merge *g, int64_t period, const char *type, const char *unit)
-{
-	if (!g->has_period) {
-		g->has_period = true;
-		g->period = period;
-		(void)snprintf(g->period_type, sizeof(g->period_type), "%s", type ? type : "");
-		(void)snprintf(g->period_unit, sizeof(g->period_unit), "%s", unit ? unit : "");
-	} else if (g->period != period || strcmp(g->period_type, type ? type : "") != 0 ||
-		   strcmp(g->period_unit, unit ? unit : "") != 0) {
-		g->is_mixed = true;
-	}
-}
-
-/* What the profile that a row belongs to says of itself. */
-static int add_about(struct merge *g, sqlite3_stmt *s, int64_t profile, int64_t ts_ns)
-{
-	int64_t end_ns;
-	int r;
-
-	(void)sqlite3_bind_int64(s, 1, profile);
-	r = store_sql_step(s);
-	if (r > 0) {
-		const void *facts = sqlite3_column_blob(s, 0);
-
-		if (store_facts_add(
-			    g->facts, facts ? facts : "", (size_t)sqlite3_column_bytes(s, 0)) < 0)
-			g->damaged++;
-		end_ns = profile_saturating_add(ts_ns, MAX(sqlite3_column_int64(s, 1), 0));
-		g->end_ns = MAX(g->end_ns, end_ns);
-		note_period(g, sqlite3_column_int64(s, 2), (const char *)sqlite3_column_text(s, 3),
-			(const char *)sqlite3_column_text(s, 4));
-		g->profiles++;
-		r = 0;
-	}
-	(void)sqlite3_reset(s);
-	return r;
-}
-
-static int merge_rows(struct merge *g, sqlite3_stmt *rows, sqlite3_stmt *about)
-{
-	int64_t last_profile = 0;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < g->row_count; i++) {
-		(void)sqlite3_bind_int64(rows, 1, g->rows[i].id);
-		r = store_sql_step(rows);
-		if (r > 0) {
-			int64_t profile = sqlite3_column_int64(rows, 1);
-
-			r = add_blob(g, sqlite3_column_blob(rows, 0),
-				(size_t)sqlite3_column_bytes(rows, 0), g->rows[i].type);
-			/* The rows of one profile stand together. */
-			if (r == 0 && profile != last_profile)
-				r = add_about(g, about, profile, sqlite3_column_int64(rows, 2));
-			last_profile = profile;
-		}
-		(void)sqlite3_reset(rows);
-	}
-	return r;
-}
-
-static int merge_file(void *data, struct store_file *f)
-{
-	_cleanup_(store_sql_finalizep) sqlite3_stmt *rows = NULL;
-	_cleanup_(store_sql_finalizep) sqlite3_stmt *about = NULL;
-	struct merge *g = data;
-	int r;
-
-	g->row_count = 0;
-	r = store_file_scan(f, g->selection.series, g->selection.count, &g->range, note_row, g);
-	if (r < 0 || g->row_count == 0)
-		return r;
-	qsort(g->rows, g->row_count, sizeof(*g->rows), by_row);
-	r = store_sql_prepare(
-		store_file_db(f), "SELECT data, profile, ts FROM prof WHERE id = ?", &rows);
-	if (r == 0)
-		r = store_sql_prepare(store_file_db(f),
-			"SELECT facts, duration, period, period_type, period_unit FROM profile"
-			" WHERE id = ?",
-			&about);
-	return r < 0 ? r : merge_rows(g, rows, about);
-}
-
-static int by_id(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Moves the used slots to the table's front, by ascending id. */
-static void sums_sort(struct sums *t)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < t->allocated; i++) {
-		if (t->slots[i * t->stride])
-			memmove(&t->slots[n++ * t->stride], &t->slots[i * t->stride],
-				t->stride * sizeof(int64_t));
-	}
-	if (n)
-		qsort(t->slots, n, t->stride * sizeof(int64_t), by_id);
-}
-
-static int set_facts(const struct merge *g, struct profile *p)
-{
-	int r = store_facts_set(g->facts, p);
-
-	if (r == 0)
-		r = profile_set_factf(p, "store.profiles", "%llu", (unsigned long long)g->profiles);
-	if (r == 0 && g->damaged)
-		r = profile_set_factf(
-			p, "store.damaged_profiles", "%llu", (unsigned long long)g->damaged);
-	return r;
-}
-
-static int build(const struct store *s, struct merge *g, struct profile *p)
-{
-	_cleanup_(dict_reader_closep) struct dict_reader *d = NULL;
-	int r = 0;
-
-	for (size_t i = 0; i < g->selection.type_count; i++) {
-		const struct store_series *t = g->selection.types[i];
-		int64_t type = profile_sample_type(p, t->type, t->unit);
-
-		if (type < 0)
-			return (int)type;
-	}
-	if (g->profiles)
-		profile_set_time(p, g->start_ns, g->end_ns - g->start_ns);
-	else
-		profile_set_time(p, g->range.start_ns, g->range.end_ns - g->range.start_ns);
-	if (g->has_period && !g->is_mixed)
-		profile_set_period(p, g->period_type, g->period_unit, g->period);
-	sums_sort(&g->sums);
-	if (g->sums.count)
-		r = dict_reader_open(s->dict_path, p, &d);
-	for (size_t i = 0; r == 0 && i < g->sums.count; i++) {
-		const int64_t *slot = &g->sums.slots[i * g->sums.stride];
-
-		r = dict_reader_add(d, (uint64_t)*slot, slot + 1);
-	}
-	return r == 0 ? set_facts(g, p) : r;
-}
-
-static int flamegraph(struct store *s, struct merge *g, size_t memory_max, struct profile **ret)
-{
-	struct profile *p = NULL;
-	int r;
-
-	g->facts = store_facts_new();
-	if (!g->facts)
-		return -ENOMEM;
-	g->sums.stride = 1 + g->selection.type_count;
-	g->sums.bytes_max = memory_max * MERGE_MEMORY_SHARE;
-	g->start_ns = INT64_MAX;
-	g->end_ns = INT64_MIN;
-	r = each_file(s, &g->range, merge_file, g);
-	if (r == 0)
-		r = profile_new(memory_max, &p);
-	if (r == 0)
-		r = build(s, g, p);
-	if (r < 0) {
-		profile_free(p);
-		return r;
-	}
-	*ret = p;
-	return 0;
-}
-
-int store_flamegraph(struct store *s, const struct matcher *m, size_t m_count,
-	const struct store_range *range, size_t memory_max, struct profile **ret)
-{
-	struct merge *g = calloc(1, sizeof(*g));
-	int r;
-
-	if (!g)
-		return -ENOMEM;
-	g->range = *range;
-	r = selection_init(&g->selection, s, m, m_count);
-	if (r == 0)
-		r = flamegraph(s, g, memory_max, ret);
-	store_facts_free(g->facts);
-	free(g->rows);
-	free(g->sums.slots);
-	selection_done(&g->selection);
-	free(g);
-	return r;
-}
-
 struct point {
 	int64_t total;
 	uint64_t profiles;
 };
 
 struct timeline {
-	struct selection selection;
+	struct store_selection selection;
 	struct store_range range;
+	const char *dir;
 	int64_t step_ns;
 	struct point *points;
+	struct store_rows *judge;
+	uint64_t left_out;
 };
 
 static int add_point(void *data, const struct store_row *row)
 {
 	struct timeline *t = data;
+	enum store_verdict verdict = store_rows_judge(t->judge, row);
+	size_t position;
 	struct point *p = &t->points[((uint64_t)row->ts_ns - (uint64_t)t->range.start_ns) /
 				     (uint64_t)t->step_ns];
 
+	/* Rows of others come along where the whole index is read. */
+	if (!store_series_find(t->selection.series, t->selection.count, row->series, &position))
+		return 0;
+	t->left_out += verdict == ROW_OVERLAPS && t->selection.leads[position];
+	if (verdict != ROW_COUNTS)
+		return 0;
 	p->total = profile_saturating_add(p->total, row->total);
 	p->profiles++;
 	return 0;
@@ -444,26 +180,36 @@ static int add_point(void *data, const struct store_row *row)
 static int timeline_file(void *data, struct store_file *f)
 {
 	struct timeline *t = data;
+	int r;
 
-	return store_file_scan(f, t->selection.series, t->selection.count, &t->range, add_point, t);
+	store_rows_free(t->judge);
+	t->judge = NULL;
+	r = store_rows_new(t->dir, f, t->selection.series, t->selection.count,
+		t->selection.recording, t->selection.recording_count, &t->judge);
+	return r < 0 ? r
+		     : store_file_scan(
+			       f, t->selection.series, t->selection.count, &t->range, add_point, t);
 }
 
 /* Keeps the series of the last type, which is the one that flame graphs show unless asked. */
-static void keep_default_type(struct selection *x)
+static void keep_default_type(struct store_selection *x)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < x->count; i++) {
-		if (x->type_of[i] + 1U == x->type_count)
-			x->series[n++] = x->series[i];
+		if (x->type_of[i] + 1U != x->type_count)
+			continue;
+		x->leads[n] = true; /* a label set has one series of a type */
+		x->series[n++] = x->series[i];
 	}
 	x->count = n;
 }
 
 int store_timeline(struct store *s, const struct matcher *m, size_t m_count,
-	const struct store_range *range, int64_t step_ns, store_point_fn *fn, void *data)
+	const struct store_range *range, int64_t step_ns, store_point_fn *fn, void *data,
+	uint64_t *ret_left_out)
 {
-	struct timeline t = {.range = *range, .step_ns = step_ns};
+	struct timeline t = {.range = *range, .step_ns = step_ns, .dir = s->dir};
 	uint64_t span_ns = (uint64_t)range->end_ns - (uint64_t)range->start_ns;
 	size_t count;
 	int r;
@@ -472,19 +218,22 @@ int store_timeline(struct store *s, const struct matcher *m, size_t m_count,
 		(span_ns - 1) / (uint64_t)step_ns >= STEPS_MAX)
 		return -EINVAL;
 	count = (size_t)((span_ns - 1) / (uint64_t)step_ns) + 1;
-	r = selection_init(&t.selection, s, m, m_count);
+	r = store_selection_init(&t.selection, s, m, m_count);
 	if (r == 0) {
 		keep_default_type(&t.selection);
 		t.points = calloc(count, sizeof(*t.points));
-		r = t.points ? each_file(s, range, timeline_file, &t) : -ENOMEM;
+		r = t.points ? store_each_file(s, range, timeline_file, &t) : -ENOMEM;
 	}
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		if (t.points[i].profiles)
 			r = fn(data, range->start_ns + (int64_t)i * step_ns, t.points[i].total,
 				t.points[i].profiles);
 	}
+	if (r == 0 && ret_left_out)
+		*ret_left_out = t.left_out;
 	free(t.points);
-	selection_done(&t.selection);
+	store_rows_free(t.judge);
+	store_selection_done(&t.selection);
 	return r;
 }
 
@@ -493,9 +242,11 @@ struct span {
 };
 
 struct spans {
-	struct selection selection;
+	struct store_selection selection;
 	struct store_range range;
 	struct span *spans; /* per series; last before first: none */
+	const char *dir;
+	struct store_rows *judge;
 };
 
 static int add_span(void *data, const struct store_row *row)
@@ -503,7 +254,9 @@ static int add_span(void *data, const struct store_row *row)
 	struct spans *x = data;
 	size_t position;
 
-	if (store_series_find(x->selection.series, x->selection.count, row->series, &position)) {
+	if (store_rows_judge(x->judge, row) != ROW_NOT_MEANT &&
+		store_series_find(
+			x->selection.series, x->selection.count, row->series, &position)) {
 		struct span *one = &x->spans[position];
 
 		one->first_ns = MIN(one->first_ns, row->ts_ns);
@@ -515,15 +268,23 @@ static int add_span(void *data, const struct store_row *row)
 static int spans_file(void *data, struct store_file *f)
 {
 	struct spans *x = data;
+	int r;
 
-	return store_file_scan(f, x->selection.series, x->selection.count, &x->range, add_span, x);
+	store_rows_free(x->judge);
+	x->judge = NULL;
+	/* Of no series in particular: what overlaps is of no interest here. */
+	r = store_rows_new(x->dir, f, x->selection.series, 0, x->selection.recording,
+		x->selection.recording_count, &x->judge);
+	return r < 0 ? r
+		     : store_file_scan(
+			       f, x->selection.series, x->selection.count, &x->range, add_span, x);
 }
 
 int store_series(struct store *s, const struct matcher *m, size_t m_count,
 	const struct store_range *range, store_series_fn *fn, void *data)
 {
-	struct spans x = {.range = *range};
-	int r = store_index_select(s->index, m, m_count, &x.selection.series, &x.selection.count);
+	struct spans x = {.range = *range, .dir = s->dir};
+	int r = select_series(&x.selection, s, m, m_count);
 
 	if (r < 0)
 		return r;
@@ -532,7 +293,7 @@ int store_series(struct store *s, const struct matcher *m, size_t m_count,
 	for (size_t i = 0; r == 0 && i < x.selection.count; i++)
 		x.spans[i] = (struct span){.first_ns = INT64_MAX, .last_ns = INT64_MIN};
 	if (r == 0)
-		r = each_file(s, range, spans_file, &x);
+		r = store_each_file(s, range, spans_file, &x);
 	for (size_t i = 0; r == 0 && i < x.selection.count; i++) {
 		const struct store_series *one = x.selection.series[i];
 
@@ -541,6 +302,7 @@ int store_series(struct store *s, const struct matcher *m, size_t m_count,
 				x.spans[i].first_ns, x.spans[i].last_ns);
 	}
 	free(x.spans);
-	free(x.selection.series);
+	store_rows_free(x.judge);
+	store_selection_done(&x.selection);
 	return r;
 }

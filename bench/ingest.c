@@ -177,7 +177,7 @@ static void print_reads(struct bench *b)
 		die("flame graph", e);
 	middle = loop_now_ns();
 	e = store_timeline(
-		b->store, NULL, 0, &r, 60 * (int64_t)NSEC_PER_SEC, count_point, &profiles);
+		b->store, NULL, 0, &r, 60 * (int64_t)NSEC_PER_SEC, count_point, &profiles, NULL);
 	if (e < 0)
 		die("timeline", e);
 	printf("\"profiles_read\":%llu,\"stacks_read\":%zu,\"flamegraph_ms\":%.1f,\"timeline_ms\":%"

@@ -212,7 +212,8 @@ static void *crowd_reader(void *data)
 			atomic_fetch_add(&c->failures, 1);
 		profile_free(p);
 		before = atomic_load(&c->acknowledged);
-		e = store_timeline(c->f.store, NULL, 0, &r, FIXTURE_HOUR_NS, add_total, &total);
+		e = store_timeline(
+			c->f.store, NULL, 0, &r, FIXTURE_HOUR_NS, add_total, &total, NULL);
 		if (e < 0 || total < before)
 			atomic_fetch_add(&c->failures, 1);
 		if (store_series(c->f.store, NULL, 0, &r, ignore_series, NULL) < 0)

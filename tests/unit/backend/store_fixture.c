@@ -163,7 +163,7 @@ int64_t fixture_timeline_total(
 
 	cr_assert(m);
 	cr_assert_eq(matcher_parse(selector, &why, m, &count), 0, "%s", why);
-	cr_assert_eq(store_timeline(f->store, m, count, &r, step_ns, add_point, &sum), 0);
+	cr_assert_eq(store_timeline(f->store, m, count, &r, step_ns, add_point, &sum, NULL), 0);
 	free(m);
 	return sum;
 }

@@ -171,9 +171,9 @@ Test(store_query, ranges_without_sense_are_refused)
 
 	fixture_init(&f, NULL);
 	cr_assert_eq(store_flamegraph(f.store, NULL, 0, &back, FIXTURE_MEMORY, &p), -EINVAL);
-	cr_assert_eq(store_timeline(f.store, NULL, 0, &back, 1, refuse_point, NULL), -EINVAL);
-	cr_assert_eq(store_timeline(f.store, NULL, 0, &wide, 1, refuse_point, NULL), -EINVAL);
-	cr_assert_eq(store_timeline(f.store, NULL, 0, &wide, 0, refuse_point, NULL), -EINVAL);
+	cr_assert_eq(store_timeline(f.store, NULL, 0, &back, 1, refuse_point, NULL, NULL), -EINVAL);
+	cr_assert_eq(store_timeline(f.store, NULL, 0, &wide, 1, refuse_point, NULL, NULL), -EINVAL);
+	cr_assert_eq(store_timeline(f.store, NULL, 0, &wide, 0, refuse_point, NULL, NULL), -EINVAL);
 	cr_assert_eq(store_flamegraph(f.store, NULL, 0, &wide, FIXTURE_MEMORY, &p), 0);
 	cr_assert_eq(profile_sample_count(p), 0);
 	profile_free(p);
