@@ -146,13 +146,22 @@ struct size_estimate {
 	unsigned int sum[REGEX_DEPTH_MAX + 1];
 	unsigned int last; /* of what a repetition would copy */
 	unsigned int depth;
+	bool can_repeat; /* what stands before is no repetition */
 };
+
+static bool is_repetition(char c)
+{
+	return c == '*' || c == '+' || c == '?' || c == '{';
+}
 
 /* Takes the character at p, which is no escape and no bracket. False when it is too much or unbalanced. */
 static bool estimate(struct size_estimate *e, const char *p)
 {
 	unsigned int *sum = &e->sum[e->depth];
 
+	if (is_repetition(*p) && !e->can_repeat)
+		return false;
+	e->can_repeat = !is_repetition(*p) && *p != '(' && *p != '|' && *p != '^' && *p != '}';
 	if (*p == '(') {
 		if (e->depth == REGEX_DEPTH_MAX)
 			return false;
@@ -165,12 +174,12 @@ static bool estimate(struct size_estimate *e, const char *p)
 		e->last = *sum;
 		sum = &e->sum[--e->depth];
 		*sum += e->last;
-	} else if (*p == '+' || *p == '{') {
-		unsigned int copies = *p == '+' ? 2 : repeat_max(p);
+	} else if (is_repetition(*p)) {
+		unsigned int copies = *p == '{' ? repeat_max(p) : 2;
 
 		*sum += e->last * (copies - 1);
 		e->last *= copies;
-	} else if (*p != '*' && *p != '?') {
+	} else {
 		*sum += 1;
 		e->last = 1;
 	}
@@ -204,6 +213,8 @@ static bool translate(const char *value, struct buf *out)
 			(void)buf_append_char(out, *p);
 			if (*p == '(' && p[1] == '?' && p[2] == ':')
 				p += 2;
+			else if ((*p == '*' || *p == '+' || *p == '?') && p[1] == '?')
+				p++; /* not greedy */
 		}
 	}
 	(void)buf_append_str(out, ")$");

@@ -94,6 +94,12 @@ Test(matcher, expressions_that_could_eat_the_server_are_refused)
 	cr_assert_str_eq(refusal("{a=~\"a+++++++++++++++++++++++++++++++++\"}"), UNSUPPORTED);
 	cr_assert_str_eq(
 		refusal("{a=~\"((((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)+)+)+\"}"), UNSUPPORTED);
+	cr_assert_str_eq(refusal("{a=~\"+*+*++++x\"}"), UNSUPPORTED); /* took glibc minutes */
+	cr_assert_str_eq(
+		refusal("{a=~\"((((((((((((((a*)*)*)*)*)*)*)*)*)*)*)*)*)*)*\"}"), UNSUPPORTED);
+	cr_assert_str_eq(refusal("{a=~\"a{99}{99}{99}\"}"), UNSUPPORTED);
+	cr_assert_str_eq(refusal("{a=~\"(|*a)\"}"), UNSUPPORTED);
+	cr_assert(takes("{host=~\"h.*?\"}")); /* not greedy: the same texts */
 	cr_assert(!takes("{a=~\"a{1,30}\"}"));
 	cr_assert(takes("{host=~\"(h+-[0-9]+.[a-z]+)+\"}"));
 }
