@@ -3,23 +3,13 @@
  * names the same file as long as it is open; mtime and size tell when its content was replaced in
  * place. Above SYMBOLIZE_FDS_MAX the least recently used descriptors are closed; their entries stay
  * and are compared by stat when the file is opened again.
- *
- * Files are opened through /proc/PID/map_files, which reaches the mapped inode itself: deleted,
- * replaced, in another mount namespace or a memfd. Only where that is not allowed or the mapping
- * has changed meanwhile, by path below /proc/PID/root, which the kernel resolves as the process
- * would (RESOLVE_IN_ROOT), and then the inode must be the mapping's.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
+#include "agent/procfs.h"
 #include "agent/symbolize_internal.h"
 #include "base/def.h"
-#include "base/file.h"
 #include "base/loop.h"
 
 struct symbolize_file_key {
@@ -209,53 +199,6 @@ static struct symbolize_file *symbolize_file_take(
 	return f;
 }
 
-/* A regular file behind an O_PATH descriptor, opened for reading: never a device or a FIFO. */
-static int symbolize_file_reopen(int path_fd, struct stat *st)
-{
-	char self[40];
-
-	if (fstat(path_fd, st) < 0)
-		return -errno;
-	if (!S_ISREG(st->st_mode))
-		return -EINVAL;
-	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", path_fd); /* fits */
-	int fd = open(self, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-
-	return fd < 0 ? -errno : fd;
-}
-
-static int symbolize_file_open_mapped(
-	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st)
-{
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
-	const char *path = maps_path(m, r);
-	char name[64];
-
-	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)r->start,
-		(unsigned long long)r->end); /* fits */
-	_cleanup_(closep) int by_map = openat(process_fd, name, O_PATH | O_CLOEXEC);
-	if (by_map >= 0)
-		return symbolize_file_reopen(by_map, st);
-	if (path[0] != '/')
-		return -ENOENT;
-	_cleanup_(closep) int root = openat(process_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return -errno;
-	_cleanup_(closep) int by_path = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	if (by_path < 0)
-		return -errno;
-	int fd = symbolize_file_reopen(by_path, st);
-
-	if (fd >= 0 && st->st_ino != r->inode) {
-		(void)close(fd); /* only read from */
-		return -ESTALE;
-	}
-	return fd;
-}
-
 struct symbolize_file *symbolize_file_open(
 	struct symbolizer *s, int process_fd, const struct maps *m, const struct maps_region *r)
 {
@@ -278,7 +221,7 @@ struct symbolize_file *symbolize_file_open(
 			return f;
 		}
 	}
-	_cleanup_(closep) int fd = symbolize_file_open_mapped(process_fd, m, r, &st);
+	_cleanup_(closep) int fd = procfs_open_mapped(process_fd, m, r, &st);
 	if (fd < 0)
 		return NULL;
 	return symbolize_file_take(s, &key, &st, &fd);
@@ -287,24 +230,15 @@ struct symbolize_file *symbolize_file_open(
 void symbolize_file_add_vdso(struct symbolizer *s)
 {
 	struct symbolize_file_key key = {0};
-	_cleanup_(closep) int maps_fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	_cleanup_(closep) int fd = memfd_create("vdso", MFD_CLOEXEC);
-	_cleanup_(maps_done) struct maps m;
-	unsigned long start = getauxval(AT_SYSINFO_EHDR);
+	uint64_t size = 0;
 	struct stat st;
+	_cleanup_(closep) int fd = procfs_copy_vdso(&size);
 
-	maps_init(&m);
-	if (maps_fd < 0 || fd < 0 || start == 0 || maps_read_fd(&m, maps_fd) < 0)
+	if (fd < 0 || fstat(fd, &st) < 0)
 		return; /* its frames are then "[vdso+0x...]" */
-	const struct maps_region *r = maps_find(&m, start);
-	if (!r || r->start != start)
-		return;
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives the address as a number */
-	if (file_write_all(fd, (const void *)start, r->end - start) < 0 || fstat(fd, &st) < 0)
-		return;
 	struct symbolize_file *f = symbolize_file_take(s, &key, &st, &fd);
 	if (!f)
 		return;
 	s->vdso = symbolize_file_handle(s, f);
-	s->vdso_size = r->end - start;
+	s->vdso_size = size;
 }

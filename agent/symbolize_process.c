@@ -1,23 +1,13 @@
 /*
  * Which mapping does an address belong to. A process is (PID, start time, exec generation): a
- * reused PID or an exec is another process with maps of its own. /proc/PID is opened once per
- * reading, and everything is read below that descriptor: it gives ESRCH when the process is gone,
- * never another process's files.
+ * reused PID or an exec is another process with maps of its own.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 
+#include "agent/procfs.h"
 #include "agent/symbolize_internal.h"
 #include "base/def.h"
 #include "base/loop.h"
-#include "base/str.h"
-
-enum {
-	SYMBOLIZE_STAT_SIZE = 1024,
-	SYMBOLIZE_STAT_START_FIELD = 22, /* proc(5): starttime, in clock ticks */
-	SYMBOLIZE_TASKS_TRIED = 8,
-};
 
 struct symbolize_process_key {
 	uint64_t start_ns;
@@ -45,90 +35,6 @@ void symbolize_process_done(struct symbolizer *s)
 	map_free(s->entry_map);
 }
 
-/* Field 22 of /proc/PID/stat. The name in field 2 may hold spaces and brackets: the last ")" ends
- * it. */
-static int symbolize_process_start(int process_fd, uint64_t *ret_ticks)
-{
-	char text[SYMBOLIZE_STAT_SIZE];
-	_cleanup_(closep) int fd = openat(process_fd, "stat", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	ssize_t n = read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return n < 0 ? -errno : -ESRCH;
-	text[n] = '\0';
-	char *pos = strrchr(text, ')');
-	for (int field = 2; pos && field < SYMBOLIZE_STAT_START_FIELD; field++) {
-		pos = strchr(pos, ' ');
-		if (pos)
-			pos++;
-	}
-	if (!pos)
-		return -EBADMSG;
-	pos[strspn(pos, "0123456789")] = '\0';
-	return str_to_u64(pos, 0, UINT64_MAX, ret_ticks);
-}
-
-/* /proc/PID as a descriptor, if it is still the process meant; -ESRCH if not. */
-static int symbolize_process_open(const struct symbolizer_process *p)
-{
-	uint64_t tick_ns = NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
-	uint64_t ticks = 0;
-	char path[32];
-
-	(void)snprintf(path, sizeof(path), "/proc/%u", p->tgid); /* fits */
-	_cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	if (p->start_ns == 0)
-		return steal_fd(&fd);
-	int r = symbolize_process_start(fd, &ticks);
-	if (r < 0)
-		return r;
-	uint64_t wanted = p->start_ns / tick_ns;
-	if (ticks > wanted + 1 || ticks + 1 < wanted)
-		return -ESRCH;
-	return steal_fd(&fd);
-}
-
-/* After its leader called pthread_exit, /proc/PID/maps is empty and the threads' are not. */
-static void symbolize_process_read_tasks(int process_fd, struct maps *m)
-{
-	int tasks = openat(process_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = tasks < 0 ? NULL : fdopendir(tasks);
-	struct dirent *d;
-
-	if (!dir) {
-		closep(&tasks);
-		return;
-	}
-	for (int tried = 0; m->lines == 0 && tried < SYMBOLIZE_TASKS_TRIED; tried++) {
-		char name[300];
-
-		d = readdir(dir);
-		if (!d)
-			break;
-		(void)snprintf(name, sizeof(name), "%s/maps", d->d_name); /* fits: 255 + 5 */
-		_cleanup_(closep) int fd = openat(dirfd(dir), name, O_RDONLY | O_CLOEXEC);
-		if (d->d_name[0] != '.' && fd >= 0)
-			(void)maps_read_fd(m, fd); /* what was read until it failed is right */
-	}
-	(void)closedir(dir); /* read only */
-}
-
-static int symbolize_process_read(int process_fd, struct maps *m)
-{
-	_cleanup_(closep) int fd = openat(process_fd, "maps", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	int r = maps_read_fd(m, fd);
-
-	if (r == 0 && m->lines == 0)
-		symbolize_process_read_tasks(process_fd, m);
-	return r == 0 && m->lines == 0 ? -ESRCH : r;
-}
-
 static void symbolize_process_open_files(
 	struct symbolizer *s, struct symbolize_entry *e, int process_fd)
 {
@@ -154,10 +60,10 @@ static int symbolize_process_load(struct symbolizer *s, struct symbolize_entry *
 
 	maps_init(&m);
 	e->read_ns = loop_now_ns();
-	_cleanup_(closep) int fd = symbolize_process_open(&e->id);
+	_cleanup_(closep) int fd = procfs_open(e->id.tgid, e->id.start_ns);
 	if (fd < 0)
 		return fd;
-	int r = symbolize_process_read(fd, &m);
+	int r = procfs_read_maps(fd, &m);
 	if (r < 0)
 		return r;
 	maps_done(&e->maps);
@@ -268,7 +174,7 @@ struct symbolize_file *symbolize_process_file(
 	if ((f && f->fd >= 0) || (!f && r->user == 0 && r->user_tried))
 		return f;
 	/* Evicted, closed, or not opened yet because the process has so many. */
-	_cleanup_(closep) int fd = symbolize_process_open(&e->id);
+	_cleanup_(closep) int fd = procfs_open(e->id.tgid, e->id.start_ns);
 	struct symbolize_file *again = fd < 0 ? NULL : symbolize_file_open(s, fd, &e->maps, r);
 	if (again)
 		r->user = symbolize_file_handle(s, again);

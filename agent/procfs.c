@@ -1,0 +1,177 @@
+/*
+ * Processes through /proc, see procfs.h. Paths and names in there are foreign; numbers are the
+ * kernel's.
+ */
+#include "agent/procfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "base/def.h"
+#include "base/file.h"
+#include "base/str.h"
+
+enum {
+	PROCFS_STAT_SIZE = 1024,
+	PROCFS_STAT_START_FIELD = 22, /* proc(5): starttime, in clock ticks */
+	PROCFS_TASKS_TRIED = 8,
+};
+
+/* Field 22 of /proc/PID/stat. The name in field 2 may hold spaces and brackets: the last ")" ends
+ * it. */
+static int procfs_start(int process_fd, uint64_t *ret_ticks)
+{
+	char text[PROCFS_STAT_SIZE];
+	_cleanup_(closep) int fd = openat(process_fd, "stat", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return n < 0 ? -errno : -ESRCH;
+	text[n] = '\0';
+	char *pos = strrchr(text, ')');
+	for (int field = 2; pos && field < PROCFS_STAT_START_FIELD; field++) {
+		pos = strchr(pos, ' ');
+		if (pos)
+			pos++;
+	}
+	if (!pos)
+		return -EBADMSG;
+	pos[strspn(pos, "0123456789")] = '\0';
+	return str_to_u64(pos, 0, UINT64_MAX, ret_ticks);
+}
+
+int procfs_open(uint32_t tgid, uint64_t start_ns)
+{
+	uint64_t tick_ns = NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
+	uint64_t ticks = 0;
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%u", tgid); /* fits */
+	_cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	if (start_ns == 0)
+		return steal_fd(&fd);
+	int r = procfs_start(fd, &ticks);
+	if (r < 0)
+		return r;
+	uint64_t wanted = start_ns / tick_ns;
+	if (ticks > wanted + 1 || ticks + 1 < wanted)
+		return -ESRCH;
+	return steal_fd(&fd);
+}
+
+/* After its leader called pthread_exit, /proc/PID/maps is empty and the threads' are not. */
+static void procfs_read_tasks(int process_fd, struct maps *m)
+{
+	int tasks = openat(process_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = tasks < 0 ? NULL : fdopendir(tasks);
+	struct dirent *d;
+
+	if (!dir) {
+		closep(&tasks);
+		return;
+	}
+	for (int tried = 0; m->lines == 0 && tried < PROCFS_TASKS_TRIED; tried++) {
+		char name[300];
+
+		d = readdir(dir);
+		if (!d)
+			break;
+		(void)snprintf(name, sizeof(name), "%s/maps", d->d_name); /* fits: 255 + 5 */
+		_cleanup_(closep) int fd = openat(dirfd(dir), name, O_RDONLY | O_CLOEXEC);
+		if (d->d_name[0] != '.' && fd >= 0)
+			(void)maps_read_fd(m, fd); /* what was read until it failed is right */
+	}
+	(void)closedir(dir); /* read only */
+}
+
+int procfs_read_maps(int process_fd, struct maps *m)
+{
+	_cleanup_(closep) int fd = openat(process_fd, "maps", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	int r = maps_read_fd(m, fd);
+
+	if (r == 0 && m->lines == 0)
+		procfs_read_tasks(process_fd, m);
+	return r == 0 && m->lines == 0 ? -ESRCH : r;
+}
+
+/* A regular file behind an O_PATH descriptor, opened for reading: never a device or a FIFO. */
+static int procfs_reopen(int path_fd, struct stat *st)
+{
+	char self[40];
+
+	if (fstat(path_fd, st) < 0)
+		return -errno;
+	if (!S_ISREG(st->st_mode))
+		return -EINVAL;
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", path_fd); /* fits */
+	int fd = open(self, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int procfs_open_mapped(
+	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+	};
+	const char *path = maps_path(m, r);
+	char name[64];
+
+	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)r->start,
+		(unsigned long long)r->end); /* fits */
+	_cleanup_(closep) int by_map = openat(process_fd, name, O_PATH | O_CLOEXEC);
+	if (by_map >= 0)
+		return procfs_reopen(by_map, st);
+	if (path[0] != '/')
+		return -ENOENT;
+	_cleanup_(closep) int root = openat(process_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	_cleanup_(closep) int by_path = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (by_path < 0)
+		return -errno;
+	int fd = procfs_reopen(by_path, st);
+
+	if (fd >= 0 && st->st_ino != r->inode) {
+		(void)close(fd); /* only read from */
+		return -ESTALE;
+	}
+	return fd;
+}
+
+int procfs_copy_vdso(uint64_t *ret_size)
+{
+	unsigned long start = getauxval(AT_SYSINFO_EHDR);
+	_cleanup_(closep) int maps_fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	_cleanup_(closep) int fd = memfd_create("vdso", MFD_CLOEXEC);
+	_cleanup_(maps_done) struct maps m;
+
+	maps_init(&m);
+	if (maps_fd < 0 || fd < 0)
+		return -errno;
+	int r = maps_read_fd(&m, maps_fd);
+	if (r < 0)
+		return r;
+	const struct maps_region *region = maps_find(&m, start);
+	if (start == 0 || !region || region->start != start)
+		return -ENOENT;
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives the address as a number */
+	r = file_write_all(fd, (const void *)start, region->end - start);
+	if (r < 0)
+		return r;
+	*ret_size = region->end - start;
+	return steal_fd(&fd);
+}

@@ -1,0 +1,34 @@
+/*
+ * What /proc says of a process, without ever meaning another: /proc/PID is opened once, its start
+ * time compared, and everything is read below that descriptor, which gives ESRCH when the process
+ * is gone.
+ */
+#ifndef AGENT_PROCFS_H
+#define AGENT_PROCFS_H
+
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "agent/maps.h"
+
+/*
+ * /proc/tgid as an O_PATH descriptor, if it is the process that started at start_ns (boot clock; 0:
+ * whichever it is). -ESRCH if not, or -errno.
+ */
+int procfs_open(uint32_t tgid, uint64_t start_ns);
+/* Its executable mappings. 0 or -errno; -ESRCH: it has no memory any more. */
+int procfs_read_maps(int process_fd, struct maps *m);
+/*
+ * The file behind a region, open for reading, and its stat; or -errno, -EINVAL: no regular file.
+ *
+ * By map_files, which reaches the mapped inode itself: deleted, replaced, in another mount namespace
+ * or a memfd. Only where that is not allowed or the mapping has changed meanwhile, by path below
+ * root, which the kernel resolves as the process would (RESOLVE_IN_ROOT), and then the inode must be
+ * the mapping's.
+ */
+int procfs_open_mapped(
+	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st);
+/* Our own vDSO, as a memfd: every 64-bit process has the same one. -errno when there is none. */
+int procfs_copy_vdso(uint64_t *ret_size);
+
+#endif
