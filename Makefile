@@ -243,6 +243,7 @@ image-refresh: $(LAB_DEPS) ## move the image's package lock to what the archive 
 bench: $(B)/deps/bench $(LAB_DEPS) $(LAB_BINS) ## timings and plots into build/bench/
 	@bench/record.sh $(B)
 	@bench/ingest.sh $(B)
+	@bench/fleet.sh $(B)
 
 ##
 ## --- the rest --------------------------------------------------------------------------------------

@@ -38,7 +38,9 @@ static const char SCHEMA[] =
 	" deadline_ms INTEGER NOT NULL, run_until_ms INTEGER NOT NULL, updated_ms INTEGER NOT "
 	"NULL);"
 	"CREATE INDEX IF NOT EXISTS ctl_commands_instance ON ctl_commands(instance, state);"
-	"CREATE INDEX IF NOT EXISTS ctl_commands_request ON ctl_commands(request);";
+	"CREATE INDEX IF NOT EXISTS ctl_commands_request ON ctl_commands(request);"
+	"CREATE INDEX IF NOT EXISTS ctl_commands_open ON ctl_commands(instance)"
+	" WHERE state IN ('pending', 'sent');";
 
 int control_error(struct control *c, int rc)
 {
@@ -253,6 +255,8 @@ int control_open(const char *catalog_path, struct control **ret)
 	c->seen = map_new(SEEN_MAX);
 	if (c->path && c->seen)
 		r = open_database(c);
+	if (!r)
+		r = control_beats_init(c);
 	if (r) {
 		control_close(c);
 		return r;
@@ -265,6 +269,7 @@ void control_close(struct control *c)
 {
 	if (!c)
 		return;
+	control_beats_free(c);
 	for (size_t i = 0; i < CONTROL_STATEMENTS_MAX; i++)
 		(void)sqlite3_finalize(c->statements[i].stmt); /* repeats an old error */
 	(void)sqlite3_close(c->db);                            /* nothing is left open */

@@ -18,38 +18,18 @@ enum {
 };
 
 static const int64_t TIME_MS_MAX = 1LL << 52; /* whole in a double */
-static const int64_t HOST_FORGET_MS = 30 * 86400000LL;
 
-struct beat {
-	struct buf host, instance, boot_id, version, kernel, arch, state, state_text, can;
-	int64_t cpus, time_ms;
-	int64_t cpu_ns, rss, kernel_bytes, uptime_ns, lost, dropped, spool_windows, spool_bytes;
-};
-
-static void beat_init(struct beat *b)
+static void beat_init(struct control_beat *b)
 {
 	struct buf *all[] = {&b->host, &b->instance, &b->boot_id, &b->version, &b->kernel, &b->arch,
 		&b->state, &b->state_text};
 
-	*b = (struct beat){.can = BUF_INIT(65536)};
+	*b = (struct control_beat){.can = BUF_INIT(65536)};
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		*all[i] = BUF_INIT(4 * CONTROL_TEXT_MAX);
 }
 
-static void beat_done(struct beat *b)
-{
-	buf_done(&b->host);
-	buf_done(&b->instance);
-	buf_done(&b->boot_id);
-	buf_done(&b->version);
-	buf_done(&b->kernel);
-	buf_done(&b->arch);
-	buf_done(&b->state);
-	buf_done(&b->state_text);
-	buf_done(&b->can);
-}
-
-static int read_texts(const cJSON *o, struct beat *b, struct buf *why)
+static int read_texts(const cJSON *o, struct control_beat *b, struct buf *why)
 {
 	const struct {
 		const char *key;
@@ -89,7 +69,7 @@ static int read_texts(const cJSON *o, struct beat *b, struct buf *why)
 	return 0;
 }
 
-static int read_numbers(const cJSON *o, struct beat *b, struct buf *why)
+static int read_numbers(const cJSON *o, struct control_beat *b, struct buf *why)
 {
 	const cJSON *own = cJSON_GetObjectItemCaseSensitive(o, "own");
 	const cJSON *losses = cJSON_GetObjectItemCaseSensitive(o, "losses");
@@ -99,20 +79,21 @@ static int read_numbers(const cJSON *o, struct beat *b, struct buf *why)
 		const char *key;
 		int64_t *to;
 	} numbers[] = {
-		{own, "cpu_ns", &b->cpu_ns},
-		{own, "rss_bytes", &b->rss},
-		{own, "kernel_bytes", &b->kernel_bytes},
-		{own, "uptime_ns", &b->uptime_ns},
-		{losses, "samples", &b->lost},
-		{losses, "windows_dropped", &b->dropped},
-		{spool, "windows", &b->spool_windows},
-		{spool, "bytes", &b->spool_bytes},
+		{own, "cpu_ns", &b->words.cpu_ns},
+		{own, "rss_bytes", &b->words.rss},
+		{own, "kernel_bytes", &b->words.kernel_bytes},
+		{own, "uptime_ns", &b->words.uptime_ns},
+		{losses, "samples", &b->words.lost},
+		{losses, "windows_dropped", &b->words.dropped},
+		{spool, "windows", &b->words.spool_windows},
+		{spool, "bytes", &b->words.spool_bytes},
 	};
+	int64_t time_ms = 0;
 	int r = control_json_int(o, "cpus", 0, 1 << 20, why, &b->cpus);
 
 	if (!r)
-		r = control_json_int(
-			o, "time_unix_ms", -TIME_MS_MAX, TIME_MS_MAX, why, &b->time_ms);
+		r = control_json_int(o, "time_unix_ms", -TIME_MS_MAX, TIME_MS_MAX, why, &time_ms);
+	b->words.skew_ms = b->words.received_ms - time_ms;
 	for (size_t i = 0; !r && i < ARRAY_SIZE(numbers); i++)
 		r = control_json_int(
 			numbers[i].in, numbers[i].key, 0, INT64_MAX / 2, why, numbers[i].to);
@@ -120,7 +101,7 @@ static int read_numbers(const cJSON *o, struct beat *b, struct buf *why)
 }
 
 /* {"view": "ok or why not"}, written anew so that only what we understand is kept. */
-static int read_can(const cJSON *o, struct beat *b, struct buf *why)
+static int read_can(const cJSON *o, struct control_beat *b, struct buf *why)
 {
 	const cJSON *can = cJSON_GetObjectItemCaseSensitive(o, "can");
 	_cleanup_(buf_done) struct buf text = BUF_INIT(4 * CONTROL_TEXT_MAX);
@@ -141,50 +122,6 @@ static int read_can(const cJSON *o, struct beat *b, struct buf *why)
 	}
 	(void)buf_append_char(&b->can, '}');
 	return buf_error(&b->can);
-}
-
-static int host_exists(struct control *c, const char *instance, bool *ret)
-{
-	int r = 0;
-	_cleanup_(control_reset) sqlite3_stmt *stmt =
-		control_query(c, &r, "SELECT 1 FROM ctl_hosts WHERE instance = ?1", "t", instance);
-
-	*ret = control_row(c, stmt, &r);
-	return r;
-}
-
-/* At the limit, hosts that were silent for a month make room. */
-static int host_admit(struct control *c, const struct beat *b, int64_t now_ms)
-{
-	bool known = false;
-	int r = host_exists(c, buf_str(&b->instance), &known);
-
-	if (r || known)
-		return r;
-	if (c->host_count >= CONTROL_HOSTS_MAX) {
-		r = control_run(c, "DELETE FROM ctl_hosts WHERE last_ms < ?1", "i",
-			now_ms - HOST_FORGET_MS);
-		c->host_count -= sqlite3_changes(c->db);
-	}
-	if (!r && c->host_count >= CONTROL_HOSTS_MAX)
-		return -ENOSPC;
-	c->host_count++;
-	return r;
-}
-
-static int host_keep(struct control *c, const struct beat *b, int64_t now_ms)
-{
-	return control_run(c,
-		"INSERT OR REPLACE INTO ctl_hosts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
-		"?11, ?12,"
-		" ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
-		"ttttttittt"
-		"iiiiiiiiii",
-		buf_str(&b->instance), buf_str(&b->host), buf_str(&b->boot_id),
-		buf_str(&b->version), buf_str(&b->kernel), buf_str(&b->arch), b->cpus,
-		buf_str(&b->state), buf_str(&b->state_text), buf_str(&b->can), b->cpu_ns, b->rss,
-		b->kernel_bytes, b->uptime_ns, b->lost, b->dropped, b->spool_windows,
-		b->spool_bytes, now_ms - b->time_ms, now_ms);
 }
 
 static int ack_one(
@@ -291,25 +228,30 @@ static int commands_lease(struct control *c, const char *instance, int64_t now_m
 	return r;
 }
 
-static int beat_store(struct control *c, const cJSON *o, const struct beat *b, int64_t now_ms,
-	struct buf *out, struct buf *why)
+static void reply_begin(const struct control *c, int64_t now_ms, struct buf *out)
 {
-	const char *instance = buf_str(&b->instance);
-	int64_t hosts = c->host_count;
-	int r = control_begin(c);
-
-	if (!r)
-		r = host_admit(c, b, now_ms);
-	if (!r)
-		r = host_keep(c, b, now_ms);
-	if (!r)
-		r = acks(c, o, instance, now_ms, why);
-	if (!r)
-		r = control_expire(c, instance, now_ms);
 	(void)buf_printf(out,
 		"{\"schema\":\"flame-heartbeat-reply/1\",\"time_unix_ms\":%lld,\"interval_s\":%u,"
 		"\"wanted_version\":\"\",\"commands\":[",
 		(long long)now_ms, c->interval_s);
+}
+
+/* A beat that brings acknowledgements or may be given commands: on disk before it is answered. */
+static int beat_store(struct control *c, const cJSON *o, const struct control_beat *b,
+	struct buf *out, struct buf *why)
+{
+	const char *instance = buf_str(&b->instance);
+	int64_t now_ms = b->words.received_ms;
+	int64_t hosts = c->host_count;
+	int r = control_begin(c);
+
+	if (!r)
+		r = control_beats_put(c, b);
+	if (!r)
+		r = acks(c, o, instance, now_ms, why);
+	if (!r)
+		r = control_expire(c, instance, now_ms);
+	reply_begin(c, now_ms, out);
 	if (!r)
 		r = commands_lease(c, instance, now_ms, out);
 	(void)buf_append_str(out, "]}\n");
@@ -318,7 +260,21 @@ static int beat_store(struct control *c, const cJSON *o, const struct beat *b, i
 	r = control_end(c, r);
 	if (r)
 		c->host_count = hosts;
+	else
+		control_beats_done(c, b);
 	return r;
+}
+
+static int beat_answer(
+	struct control *c, const cJSON *o, struct control_beat *b, struct buf *out, struct buf *why)
+{
+	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "acks");
+
+	if ((list && (!cJSON_IsArray(list) || list->child)) || !control_beats_is_quiet(c, b))
+		return beat_store(c, o, b, out, why);
+	reply_begin(c, b->words.received_ms, out);
+	(void)buf_append_str(out, "]}\n");
+	return buf_error(out) ? buf_error(out) : control_beats_add(c, b);
 }
 
 int control_heartbeat(struct control *c, const void *json, size_t size, int64_t now_unix_ns,
@@ -326,7 +282,7 @@ int control_heartbeat(struct control *c, const void *json, size_t size, int64_t 
 {
 	_cleanup_(control_json_freep) cJSON *o = control_json_parse(json, size, why);
 	const cJSON *schema = cJSON_GetObjectItemCaseSensitive(o, "schema");
-	struct beat b;
+	struct control_beat b;
 	int r;
 
 	if (!o)
@@ -336,6 +292,7 @@ int control_heartbeat(struct control *c, const void *json, size_t size, int64_t 
 		return -EINVAL;
 	}
 	beat_init(&b);
+	b.words.received_ms = now_unix_ns / 1000000;
 	r = read_texts(o, &b, why);
 	if (!r)
 		r = read_numbers(o, &b, why);
@@ -343,20 +300,32 @@ int control_heartbeat(struct control *c, const void *json, size_t size, int64_t 
 		r = read_can(o, &b, why);
 	if (!r) {
 		pthread_mutex_lock(&c->lock);
-		r = beat_store(c, o, &b, now_unix_ns / 1000000, out, why);
+		r = beat_answer(c, o, &b, out, why);
 		pthread_mutex_unlock(&c->lock);
 	}
-	beat_done(&b);
+	control_beat_done(&b);
 	return r;
 }
 
 static void host_write(
-	sqlite3_stmt *s, bool first, int64_t now_ms, unsigned int interval_s, struct buf *out)
+	struct control *c, sqlite3_stmt *s, bool first, int64_t now_ms, struct buf *out)
 {
 	static const char *const texts[] = {"host", "instance", "boot_id", "agent_version",
 		"kernel", "arch", "state", "state_text"};
-	int64_t last_ms = sqlite3_column_int64(s, 19);
+	struct control_words w = {
+		.cpu_ns = sqlite3_column_int64(s, 10),
+		.rss = sqlite3_column_int64(s, 11),
+		.kernel_bytes = sqlite3_column_int64(s, 12),
+		.uptime_ns = sqlite3_column_int64(s, 13),
+		.lost = sqlite3_column_int64(s, 14),
+		.dropped = sqlite3_column_int64(s, 15),
+		.spool_windows = sqlite3_column_int64(s, 16),
+		.spool_bytes = sqlite3_column_int64(s, 17),
+		.skew_ms = sqlite3_column_int64(s, 18),
+		.received_ms = sqlite3_column_int64(s, 19),
+	};
 
+	control_beats_words(c, control_column(s, 1), &w);
 	(void)buf_append_str(out, first ? "{" : ",\n{");
 	for (int i = 0; i < (int)ARRAY_SIZE(texts); i++) {
 		(void)buf_printf(out, "\"%s\":", texts[i]);
@@ -369,14 +338,12 @@ static void host_write(
 		"\"uptime_ns\":%lld},\"losses\":{\"samples\":%lld,\"windows_dropped\":%lld},"
 		"\"spool\":{\"windows\":%lld,\"bytes\":%lld},\"skew_ms\":%lld,"
 		"\"last_heartbeat_unix_ms\":%lld,\"age_ms\":%lld,\"alive\":%s,\"services\":",
-		control_column(s, 8), (long long)sqlite3_column_int64(s, 9),
-		(long long)sqlite3_column_int64(s, 10), (long long)sqlite3_column_int64(s, 11),
-		(long long)sqlite3_column_int64(s, 12), (long long)sqlite3_column_int64(s, 13),
-		(long long)sqlite3_column_int64(s, 14), (long long)sqlite3_column_int64(s, 15),
-		(long long)sqlite3_column_int64(s, 16), (long long)sqlite3_column_int64(s, 17),
-		(long long)sqlite3_column_int64(s, 18), (long long)last_ms,
-		(long long)(now_ms - last_ms),
-		now_ms - last_ms <= 3000LL * interval_s ? "true" : "false");
+		control_column(s, 8), (long long)sqlite3_column_int64(s, 9), (long long)w.cpu_ns,
+		(long long)w.rss, (long long)w.kernel_bytes, (long long)w.uptime_ns,
+		(long long)w.lost, (long long)w.dropped, (long long)w.spool_windows,
+		(long long)w.spool_bytes, (long long)w.skew_ms, (long long)w.received_ms,
+		(long long)(now_ms - w.received_ms),
+		now_ms - w.received_ms <= 3000LL * c->interval_s ? "true" : "false");
 	(void)buf_append_str(out, control_column(s, 20));
 	(void)buf_append_char(out, '}');
 }
@@ -388,7 +355,8 @@ int control_hosts(struct control *c, int64_t now_unix_ns, struct buf *out)
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
-	{
+	r = control_beats_write(c);
+	if (!r) {
 		_cleanup_(control_reset) sqlite3_stmt *stmt = control_query(c, &r,
 			"SELECT host, instance, boot_id, agent_version, kernel, arch, state, "
 			"state_text, can, cpus,"
@@ -403,7 +371,7 @@ int control_hosts(struct control *c, int64_t now_unix_ns, struct buf *out)
 
 		(void)buf_append_char(out, '[');
 		while (control_row(c, stmt, &r)) {
-			host_write(stmt, first, now_ms, c->interval_s, out);
+			host_write(c, stmt, first, now_ms, out);
 			first = false;
 		}
 		(void)buf_append_str(out, "]\n");

@@ -3,6 +3,7 @@
  *	control.c		the database: schema, statements, transactions
  *	control_token.c		tokens and scopes
  *	control_heartbeat.c	what hosts say and are told
+ *	control_beats.c		what they said, on its way to the disk
  *	control_request.c	profiling requests: made, shown, cancelled
  *	control_match.c		which hosts a request means
  *	control_json.c		reading JSON from strangers
@@ -30,7 +31,7 @@
 #include "base/map.h"
 
 enum {
-	CONTROL_STATEMENTS_MAX = 48,
+	CONTROL_STATEMENTS_MAX = 64,
 	CONTROL_HOSTS_MAX = 200000,
 	CONTROL_COMMANDS_PER_BEAT_MAX = 16,
 	CONTROL_NAME_MAX = 255,
@@ -49,12 +50,15 @@ struct control_token {
 	enum http_scope scope;
 };
 
+struct control_beats;
+
 struct control {
 	pthread_mutex_t lock; /* everything below but the tokens */
 	sqlite3 *db;
 	struct control_statement statements[CONTROL_STATEMENTS_MAX];
 	unsigned int interval_s;
 	int64_t host_count;
+	struct control_beats *beats;
 	struct map *seen; /* "host\0service" -> unix ms of the last write */
 
 	char *path;
@@ -83,6 +87,37 @@ void control_sync(struct control *c, bool full);
 int control_random_hex(size_t bytes, char *out); /* out: 2 * bytes + 1 */
 /* Times out what nobody will do any more; instance NULL: of all hosts. */
 int control_expire(struct control *c, const char *instance, int64_t now_ms);
+
+/* --- control_beats.c; all need c->lock */
+
+/* What changes with every heartbeat. */
+struct control_words {
+	int64_t cpu_ns, rss, kernel_bytes, uptime_ns, lost, dropped, spool_windows, spool_bytes;
+	int64_t skew_ms, received_ms; /* by our clock */
+};
+
+/* One heartbeat, checked. */
+struct control_beat {
+	struct buf host, instance, boot_id, version, kernel, arch, state, state_text, can;
+	int64_t cpus;
+	struct control_words words;
+};
+
+void control_beat_done(struct control_beat *b);
+
+int control_beats_init(struct control *c);
+void control_beats_free(struct control *c);
+/* The host is known and no command waits for it, so that b may be answered before it is on disk. */
+bool control_beats_is_quiet(struct control *c, const struct control_beat *b);
+/* Takes a quiet b, which may become empty, and writes what waits when that is due. An error keeps it. */
+int control_beats_add(struct control *c, struct control_beat *b);
+/* Writes the texts that wait; before anything reads ctl_hosts. */
+int control_beats_write(struct control *c);
+/* The host's last numbers, when they are newer than its row; ret stays as it is otherwise. */
+void control_beats_words(struct control *c, const char *instance, struct control_words *ret);
+/* In the caller's transaction: what waits, then b, whose host may be new (-ENOSPC: too many hosts). */
+int control_beats_put(struct control *c, const struct control_beat *b);
+void control_beats_done(struct control *c, const struct control_beat *b); /* it was committed */
 
 /* --- control_json.c */
 

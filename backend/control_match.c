@@ -126,11 +126,13 @@ static int row_matches(
 	struct control *c, const struct selection *s, sqlite3_stmt *row, int64_t now_ms, bool *ret)
 {
 	const char *host = control_column(row, COLUMN_HOST);
+	struct control_words w = {.received_ms = sqlite3_column_int64(row, COLUMN_LAST_MS)};
 	int r = 0;
 
+	control_beats_words(c, control_column(row, COLUMN_INSTANCE), &w);
 	*ret = names_have(s->hosts, host) ||
 	       names_have(s->hosts, control_column(row, COLUMN_INSTANCE));
-	if (*ret || now_ms - sqlite3_column_int64(row, COLUMN_LAST_MS) > ALIVE_MS)
+	if (*ret || now_ms - w.received_ms > ALIVE_MS)
 		return 0;
 	{
 		_cleanup_(control_reset) sqlite3_stmt *service = control_query(c, &r,

@@ -261,7 +261,9 @@ static int request_make(struct control *c, const cJSON *o, struct request *q, in
 		if (r != -ENOENT)
 			return r; /* asked for before */
 	}
-	r = control_match(c, o, now_ms, (size_t)q->max_hosts, a, why, &targets, &count);
+	r = control_beats_write(c);
+	if (!r)
+		r = control_match(c, o, now_ms, (size_t)q->max_hosts, a, why, &targets, &count);
 	if (r)
 		return r;
 	if (q->dry_run)

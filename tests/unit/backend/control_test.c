@@ -373,3 +373,90 @@ Test(control, everything_is_there_after_reopening)
 	cr_assert(says(id));
 	buf_done(&token);
 }
+
+/* So that the next ones may wait: known, and nothing to be written. */
+static void quiet_beats(const char *host, const char *instance, int count, int64_t now_ns)
+{
+	for (int i = 0; i < count; i++) {
+		cr_assert_eq(beat(host, instance, "", now_ns), 0);
+		cr_assert(says("\"commands\":[]}"), "%s", buf_str(&out));
+	}
+}
+
+Test(control, a_quiet_host_is_told_of_a_new_command_and_of_its_end_at_once)
+{
+	char id[CONTROL_ID_MAX + 1];
+
+	quiet_beats("h1", "i1", 3, NOW_NS);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\",\"duration_s\":5}", NOW_NS), 0);
+	command_id(id);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says(id));
+	quiet_beats("h1", "i1", 3, NOW_NS);
+	buf_reset(&out);
+	cr_assert_eq(control_request_cancel(c, "r", NOW_NS, &out), 0);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says("\"kind\":\"stop\""), "%s", buf_str(&out));
+}
+
+Test(control, an_acknowledgement_is_on_disk_before_it_is_answered)
+{
+	char id[CONTROL_ID_MAX + 1];
+	char acks[256];
+	struct control *other, *first = c;
+
+	quiet_beats("h1", "i1", 3, NOW_NS);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\",\"duration_s\":5}", NOW_NS), 0);
+	command_id(id);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	quiet_beats("h2", "i2", 3, NOW_NS);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"done\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS), 0);
+	cr_assert_eq(control_open(path, &other), 0);
+	c = other; /* sees what a process sees that starts after a SIGKILL of the first */
+	state_is("r", "done", NOW_NS);
+	control_close(other);
+	c = first;
+}
+
+Test(control, numbers_of_quiet_hosts_are_shown_and_kept_at_the_end)
+{
+	int64_t later_ns = NOW_NS + 40 * SECOND_NS;
+
+	quiet_beats("h1", "i1", 3, NOW_NS);
+	quiet_beats("h1", "i1", 1, later_ns);
+	buf_reset(&out);
+	cr_assert_eq(control_hosts(c, later_ns + SECOND_NS, &out), 0);
+	cr_assert(says("\"age_ms\":1000,"), "%s", buf_str(&out));
+	control_close(c);
+	cr_assert_eq(control_open(path, &c), 0);
+	buf_reset(&out);
+	cr_assert_eq(control_hosts(c, later_ns + SECOND_NS, &out), 0);
+	cr_assert(says("\"age_ms\":1000,"), "%s", buf_str(&out));
+}
+
+Test(control, a_host_with_another_name_is_shown_by_it_and_once)
+{
+	quiet_beats("h1", "i1", 3, NOW_NS);
+	quiet_beats("h1-renamed", "i1", 2, NOW_NS + 1000000);
+	buf_reset(&out);
+	cr_assert_eq(control_hosts(c, NOW_NS, &out), 0);
+	cr_assert(says("\"host\":\"h1-renamed\"") && !says("\"host\":\"h1\""), "%s", buf_str(&out));
+	cr_assert_eq(ask("{\"hosts\":[\"h1-renamed\"],\"dry_run\":true}", NOW_NS), 0);
+}
+
+Test(control, rows_of_quiet_hosts_are_written_every_few_minutes)
+{
+	sqlite3 *db;
+	sqlite3_stmt *s;
+
+	for (int64_t i = 0; i <= 10; i++)
+		quiet_beats("h1", "i1", 1, NOW_NS + i * 30 * SECOND_NS);
+	cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+	cr_assert_eq(
+		sqlite3_prepare_v2(db, "SELECT last_ms FROM ctl_hosts", -1, &s, NULL), SQLITE_OK);
+	cr_assert_eq(sqlite3_step(s), SQLITE_ROW);
+	cr_assert_geq(sqlite3_column_int64(s, 0), NOW_NS / 1000000 + 150000);
+	(void)sqlite3_finalize(s);
+	(void)sqlite3_close(db);
+}
