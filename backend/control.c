@@ -30,7 +30,8 @@ static const char SCHEMA[] =
 	" PRIMARY KEY(host, service)) WITHOUT ROWID;"
 	"CREATE TABLE IF NOT EXISTS ctl_requests(id TEXT PRIMARY KEY, created_ms INTEGER NOT NULL,"
 	" deadline_ms INTEGER NOT NULL, view TEXT, frequency_hz INTEGER, duration_s INTEGER,"
-	" pids TEXT, comms TEXT, cgroups TEXT, cancelled INTEGER NOT NULL DEFAULT 0);"
+	" pids TEXT, comms TEXT, cgroups TEXT, cancelled INTEGER NOT NULL DEFAULT 0,"
+	" containers TEXT NOT NULL DEFAULT '[]');"
 	"CREATE INDEX IF NOT EXISTS ctl_requests_created ON ctl_requests(created_ms);"
 	"CREATE TABLE IF NOT EXISTS ctl_commands(id TEXT PRIMARY KEY, request TEXT NOT NULL,"
 	" instance TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL,"
@@ -208,6 +209,18 @@ void control_sync(struct control *c, bool full)
 		NULL);
 }
 
+/* A database of before containers could be asked for lacks their column. */
+static int add_columns(struct control *c)
+{
+	static const char text[] = "ALTER TABLE ctl_requests ADD COLUMN containers TEXT NOT NULL"
+				   " DEFAULT '[]'";
+
+	if (sqlite3_table_column_metadata(c->db, NULL, "ctl_requests", "containers", NULL, NULL,
+		    NULL, NULL, NULL) == SQLITE_OK)
+		return SQLITE_OK;
+	return sqlite3_exec(c->db, text, NULL, NULL, NULL);
+}
+
 static int open_database(struct control *c)
 {
 	int error = 0;
@@ -227,6 +240,8 @@ static int open_database(struct control *c)
 		NULL, NULL, NULL);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_exec(c->db, SCHEMA, NULL, NULL, NULL);
+	if (rc == SQLITE_OK)
+		rc = add_columns(c);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_exec(c->db, "COMMIT; PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
 	if (rc != SQLITE_OK)

@@ -17,20 +17,29 @@
  *	  "acks":[{"id":"..","state":"running|done|failed|cancelled","text":""}] }
  * Answer:
  *	{ "schema":"flame-heartbeat-reply/1", "time_unix_ms":0, "interval_s":30, "wanted_version":"",
- *	  "commands":[{"id":"..","kind":"start|stop","view":"cpu","frequency_hz":99,"duration_s":60,
- *	               "pids":[],"comms":[],"cgroups":[],"deadline_unix_ms":0}] }
- * duration_s 0 is continuous, until a stop command with the same "target":"ID of the start command".
+ *	  "commands":[{"id":"..","kind":"start|stop|change","view":"cpu","frequency_hz":99,"duration_s":60,
+ *	               "pids":[],"comms":[],"cgroups":[],"containers":[],"deadline_unix_ms":0,"target":""}] }
+ * duration_s 0 is continuous, until a stop command with "target":"ID of the start command". A change
+ * command has a target, too, and all that the recording is to be from its next window on.
  *
  * POST /api/v1/requests, JSON; at least one of services, hosts, match:
  *	{ "services":["shop"], "hosts":["h1"], "match":"{arch=\"x86_64\"}", "view":"cpu", "frequency_hz":99,
- *	  "duration_s":60, "pids":[], "comms":[], "cgroups":[], "deadline_s":600, "max_hosts":100,
- *	  "dry_run":false, "id":"of the caller's choice, for safe retries; optional" }
+ *	  "duration_s":60, "pids":[], "comms":[], "cgroups":[], "containers":[], "deadline_s":600,
+ *	  "max_hosts":100, "dry_run":false, "id":"of the caller's choice, for safe retries; optional" }
+ * cgroups are cgroup2 paths from / or ids, containers beginnings of ids; a process is recorded when it
+ * matches one entry of each kind that is given, cgroups and containers being one kind.
+ *
+ * { "change":"ID of a request", "frequency_hz":199, "duration_s":0, "comms":["a"] } changes one that is not
+ * over, on all its hosts, from their next window on. What is not mentioned stays; an empty list ends a
+ * filter; duration_s counts from the recording's start. Asking twice is the same as once. Each host
+ * has a command of kind change for it: running when it has it, done when the first window came out.
+ *
  * match knows host, instance, arch, kernel, agent_version, state and service_name. Hosts are found by the
  * name they give; services by what hosts pushed. A service or match takes hosts that were heard of
  * in the last 10 minutes; one by name waits for its host until the deadline.
  * Answer (also of GET /api/v1/requests/ID, and of DELETE, which cancels):
  *	{ "id":"..", "state":"pending", "dry_run":false, "created_unix_ms":0, "deadline_unix_ms":0, "view":"cpu",
- *	  "frequency_hz":99, "duration_s":60,
+ *	  "frequency_hz":99, "duration_s":60, "pids":[], "comms":[], "cgroups":[], "containers":[],
  *	  "commands":[{"id":"..","kind":"start","host":"h1","instance":"..","state":"pending","text":"",
  *	               "updated_unix_ms":0}] }
  */

@@ -190,14 +190,27 @@ static void command_write(sqlite3_stmt *stmt, bool first, struct buf *out)
 	(void)str_append_json(out, control_column(stmt, 3));
 	(void)buf_printf(out,
 		",\"frequency_hz\":%lld,\"duration_s\":%lld,\"pids\":%s,\"comms\":%s,\"cgroups\":%"
-		"s,"
-		"\"deadline_unix_ms\":%lld}",
+		"s,\"containers\":%s,\"deadline_unix_ms\":%lld}",
 		(long long)sqlite3_column_int64(stmt, 4), (long long)sqlite3_column_int64(stmt, 5),
 		control_column(stmt, 6), control_column(stmt, 7), control_column(stmt, 8),
-		(long long)sqlite3_column_int64(stmt, 9));
+		control_column(stmt, 9), (long long)sqlite3_column_int64(stmt, 10));
 }
 
-/* Hands out what waits for the instance. Stops go first: they end what may be in the way. */
+/* A change can come too late. */
+static int fail_late_changes(struct control *c, const char *instance, int64_t now_ms)
+{
+	return control_run(c,
+		"UPDATE ctl_commands SET state = 'failed', text = 'the recording ended first',"
+		" updated_ms = ?2 WHERE instance = ?1 AND state = 'pending' AND kind = 'change'"
+		" AND NOT EXISTS (SELECT 1 FROM ctl_commands t WHERE t.id = ctl_commands.target"
+		"  AND t.state IN ('sent', 'running'))",
+		"ti", instance, now_ms);
+}
+
+/*
+ * Hands out what waits for the instance. Stops go first: they end what may be in the way. A change
+ * waits until its recording is known to run.
+ */
 static int commands_lease(struct control *c, const char *instance, int64_t now_ms, struct buf *out)
 {
 	char ids[CONTROL_COMMANDS_PER_BEAT_MAX][CONTROL_ID_MAX + 1];
@@ -206,11 +219,14 @@ static int commands_lease(struct control *c, const char *instance, int64_t now_m
 	sqlite3_stmt *stmt = control_query(c, &r,
 		"SELECT c.id, c.kind, c.target, q.view, q.frequency_hz, q.duration_s, q.pids, "
 		"q.comms,"
-		" q.cgroups, c.deadline_ms FROM ctl_commands c JOIN ctl_requests q ON q.id = "
+		" q.cgroups, q.containers, c.deadline_ms FROM ctl_commands c JOIN ctl_requests q "
+		"ON q.id = "
 		"c.request"
 		" WHERE c.instance = ?1 AND (c.state = 'pending' OR (c.state = 'sent' AND "
 		"c.lease_ms < ?2))"
 		" AND (c.kind = 'stop' OR NOT q.cancelled)"
+		" AND (c.kind <> 'change' OR EXISTS (SELECT 1 FROM ctl_commands t"
+		"  WHERE t.id = c.target AND t.state = 'running'))"
 		" ORDER BY c.kind DESC, c.updated_ms, c.id LIMIT 16",
 		"ti", instance, now_ms);
 
@@ -251,6 +267,8 @@ static int beat_store(struct control *c, const cJSON *o, const struct control_be
 		r = acks(c, o, instance, now_ms, why);
 	if (!r)
 		r = control_expire(c, instance, now_ms);
+	if (!r)
+		r = fail_late_changes(c, instance, now_ms);
 	reply_begin(c, now_ms, out);
 	if (!r)
 		r = commands_lease(c, instance, now_ms, out);

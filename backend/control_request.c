@@ -16,13 +16,15 @@ enum {
 	HOSTS_MAX = 10000,
 	HOSTS_DEFAULT = 100,
 	REQUEST_ARENA_BYTES = 16 << 20,
-	LIST_TEXT_MAX = 65536,
+	LIST_TEXT_MAX = 1 << 20,
+	COMM_MAX = 15, /* the kernel keeps no more of a process's name */
+	CGROUP_MAX = 1024,
 	CANCEL_DEADLINE_MS = 3600000,
 };
 static const int64_t KEEP_MS = 30 * 86400000LL;
 
 struct request {
-	struct buf id, view, pids, comms, cgroups;
+	struct buf id, change, view, pids, comms, cgroups, containers;
 	int64_t frequency_hz, duration_s, deadline_s, max_hosts;
 	bool dry_run;
 };
@@ -30,18 +32,19 @@ struct request {
 static void request_done(struct request *q)
 {
 	buf_done(&q->id);
+	buf_done(&q->change);
 	buf_done(&q->view);
 	buf_done(&q->pids);
 	buf_done(&q->comms);
 	buf_done(&q->cgroups);
+	buf_done(&q->containers);
 }
 
-/* A list of numbers or names, written anew as JSON. */
-static int list_read(
-	const cJSON *o, const char *key, bool numbers, struct buf *why, struct buf *out)
+/* A list of names of at most max bytes, or of numbers (max 0), written anew as JSON. */
+static int list_read(const cJSON *o, const char *key, size_t max, struct buf *why, struct buf *out)
 {
 	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, key);
-	_cleanup_(buf_done) struct buf text = BUF_INIT(4 * CONTROL_NAME_MAX);
+	_cleanup_(buf_done) struct buf text = BUF_INIT(4 * CGROUP_MAX);
 	size_t count = 0;
 	bool good = !list || cJSON_IsArray(list);
 
@@ -51,45 +54,81 @@ static int list_read(
 			(void)buf_append_char(out, ',');
 		if (count > CONTROL_LIST_MAX) {
 			good = false;
-		} else if (numbers) {
+		} else if (max == 0) {
 			good = cJSON_IsNumber(v) && v->valuedouble >= 1 &&
 			       v->valuedouble <= 1 << 30 &&
 			       v->valuedouble == (double)(long long)v->valuedouble;
 			(void)buf_printf(out, "%lld", good ? (long long)v->valuedouble : 0);
 		} else {
 			good = cJSON_IsString(v) && v->valuestring[0] &&
-			       strlen(v->valuestring) <= CONTROL_NAME_MAX;
+			       strlen(v->valuestring) <= max;
 			buf_reset(&text);
 			if (good)
-				(void)str_append_utf8(&text, v->valuestring, strlen(v->valuestring),
-					CONTROL_NAME_MAX);
+				(void)str_append_utf8(
+					&text, v->valuestring, strlen(v->valuestring), 4 * max);
 			(void)str_append_json(out, buf_str(&text));
 		}
 	}
 	(void)buf_append_char(out, ']');
 	if (good)
 		return buf_error(out);
-	(void)buf_printf(why, "'%s' must be a list of at most %d %s", key, CONTROL_LIST_MAX,
-		numbers ? "process ids" : "names");
+	if (max == 0)
+		(void)buf_printf(why, "'%s' must be a list of at most %d process ids", key,
+			CONTROL_LIST_MAX);
+	else
+		(void)buf_printf(why, "'%s' must be a list of at most %d names of 1..%zu bytes",
+			key, CONTROL_LIST_MAX, max);
 	return -EINVAL;
 }
 
-static int request_read(const cJSON *o, struct request *q, struct buf *why)
+static void request_init(struct request *q)
 {
-	int r;
-
 	*q = (struct request){.id = BUF_INIT(4 * CONTROL_ID_MAX),
+		.change = BUF_INIT(4 * CONTROL_ID_MAX),
 		.view = BUF_INIT(4 * CONTROL_ID_MAX),
 		.pids = BUF_INIT(LIST_TEXT_MAX),
 		.comms = BUF_INIT(LIST_TEXT_MAX),
 		.cgroups = BUF_INIT(LIST_TEXT_MAX),
+		.containers = BUF_INIT(LIST_TEXT_MAX),
 		.frequency_hz = 99,
 		.duration_s = 60,
 		.deadline_s = 600,
 		.max_hosts = HOSTS_DEFAULT};
-	r = control_json_text(o, "id", CONTROL_ID_MAX, why, &q->id);
+}
+
+static int lists_read(const cJSON *o, struct request *q, struct buf *why)
+{
+	const struct {
+		const char *key;
+		size_t max;
+		struct buf *to;
+	} lists[] = {
+		{"pids", 0, &q->pids},
+		{"comms", COMM_MAX, &q->comms},
+		{"cgroups", CGROUP_MAX, &q->cgroups},
+		{"containers", CONTROL_ID_MAX, &q->containers},
+	};
+	int r = 0;
+
+	for (size_t i = 0; !r && i < ARRAY_SIZE(lists); i++)
+		/* A change keeps what it does not mention: that stays empty here. */
+		if (q->change.size == 0 || cJSON_HasObjectItem(o, lists[i].key))
+			r = list_read(o, lists[i].key, lists[i].max, why, lists[i].to);
+	return r;
+}
+
+static int ids_read(const cJSON *o, struct request *q, struct buf *why)
+{
+	int r = control_json_text(o, "id", CONTROL_ID_MAX, why, &q->id);
+
+	if (!r)
+		r = control_json_text(o, "change", CONTROL_ID_MAX, why, &q->change);
 	if (!r)
 		r = control_json_text(o, "view", CONTROL_ID_MAX, why, &q->view);
+	if (!r && q->change.size > 0 && (q->id.size > 0 || q->view.size > 0)) {
+		(void)buf_append_str(why, "a change has no 'id' and no 'view' of its own");
+		return -EINVAL;
+	}
 	if (!r && q->view.size == 0)
 		r = buf_append_str(&q->view, "cpu");
 	if (!r && (!control_word(buf_str(&q->view), CONTROL_ID_MAX) ||
@@ -97,6 +136,15 @@ static int request_read(const cJSON *o, struct request *q, struct buf *why)
 		(void)buf_append_str(why, "'id' and 'view' are made of letters, digits and -_.:");
 		r = -EINVAL;
 	}
+	return r;
+}
+
+static int request_read(const cJSON *o, struct request *q, struct buf *why)
+{
+	int r = ids_read(o, q, why);
+
+	if (!r && q->change.size > 0)
+		q->frequency_hz = q->duration_s = -1; /* as it is */
 	if (!r)
 		r = control_json_int(o, "frequency_hz", 1, FREQUENCY_HZ_MAX, why, &q->frequency_hz);
 	if (!r)
@@ -107,13 +155,7 @@ static int request_read(const cJSON *o, struct request *q, struct buf *why)
 		r = control_json_int(o, "max_hosts", 1, HOSTS_MAX, why, &q->max_hosts);
 	if (!r)
 		r = control_json_bool(o, "dry_run", why, &q->dry_run);
-	if (!r)
-		r = list_read(o, "pids", true, why, &q->pids);
-	if (!r)
-		r = list_read(o, "comms", false, why, &q->comms);
-	if (!r)
-		r = list_read(o, "cgroups", false, why, &q->cgroups);
-	return r;
+	return r ? r : lists_read(o, q, why);
 }
 
 static void head_write(struct buf *out, const char *id, const char *state, bool dry_run,
@@ -144,8 +186,9 @@ static int request_show(struct control *c, const char *id, struct buf *out)
 	bool first = true;
 	_cleanup_(control_reset) sqlite3_stmt *head = control_query(c, &r,
 		"SELECT q.id," REQUEST_STATE
-		", q.created_ms, q.deadline_ms, q.view, q.frequency_hz, q.duration_s"
-		" FROM ctl_requests q JOIN ctl_commands c ON c.request = q.id AND c.kind = 'start'"
+		", q.created_ms, q.deadline_ms, q.view, q.frequency_hz, q.duration_s, q.pids,"
+		" q.comms, q.cgroups, q.containers FROM ctl_requests q JOIN ctl_commands c ON "
+		"c.request = q.id AND c.kind = 'start'"
 		" WHERE q.id = ?1 GROUP BY q.id",
 		"t", id);
 	sqlite3_stmt *row;
@@ -156,10 +199,13 @@ static int request_show(struct control *c, const char *id, struct buf *out)
 		sqlite3_column_int64(head, 2), sqlite3_column_int64(head, 3),
 		control_column(head, 4), sqlite3_column_int64(head, 5),
 		sqlite3_column_int64(head, 6));
-	(void)buf_append_str(out, ",\"commands\":[");
+	(void)buf_printf(out,
+		",\"pids\":%s,\"comms\":%s,\"cgroups\":%s,\"containers\":%s,\"commands\":[",
+		control_column(head, 7), control_column(head, 8), control_column(head, 9),
+		control_column(head, 10));
 	row = control_query(c, &r,
 		"SELECT id, kind, instance, state, updated_ms, host, text FROM ctl_commands"
-		" WHERE request = ?1 ORDER BY host, instance, kind",
+		" WHERE request = ?1 ORDER BY host, instance, kind DESC, updated_ms, id",
 		"t", id);
 	for (; control_row(c, row, &r); first = false) {
 		(void)buf_printf(out,
@@ -234,10 +280,11 @@ static int request_store(struct control *c, struct request *q, const struct cont
 			c, "DELETE FROM ctl_requests WHERE created_ms < ?1", "i", now_ms - KEEP_MS);
 	if (!r)
 		r = control_run(c,
-			"INSERT INTO ctl_requests VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0)",
-			"tiitiittt", buf_str(&q->id), now_ms, deadline_ms, buf_str(&q->view),
+			"INSERT INTO ctl_requests VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, "
+			"?10)",
+			"tiitiitttt", buf_str(&q->id), now_ms, deadline_ms, buf_str(&q->view),
 			q->frequency_hz, q->duration_s, buf_str(&q->pids), buf_str(&q->comms),
-			buf_str(&q->cgroups));
+			buf_str(&q->cgroups), buf_str(&q->containers));
 	for (size_t i = 0; !r && i < count; i++)
 		r = command_add(c, buf_str(&q->id), &t[i], "start", "", deadline_ms, now_ms);
 	r = control_end(c, r);
@@ -272,19 +319,105 @@ static int request_make(struct control *c, const cJSON *o, struct request *q, in
 	return r ? r : request_show(c, buf_str(&q->id), out);
 }
 
+/* Sets what q has and keeps the rest; NULLs do not change. */
+static int change_row(struct control *c, const struct request *q)
+{
+	return control_run(c,
+		"UPDATE ctl_requests SET"
+		" frequency_hz = CASE WHEN ?2 < 0 THEN frequency_hz ELSE ?2 END,"
+		" duration_s = CASE WHEN ?3 < 0 THEN duration_s ELSE ?3 END,"
+		" pids = CASE WHEN ?4 = '' THEN pids ELSE ?4 END,"
+		" comms = CASE WHEN ?5 = '' THEN comms ELSE ?5 END,"
+		" cgroups = CASE WHEN ?6 = '' THEN cgroups ELSE ?6 END,"
+		" containers = CASE WHEN ?7 = '' THEN containers ELSE ?7 END WHERE id = ?1",
+		"tiitttt", buf_str(&q->change), q->frequency_hz, q->duration_s, buf_str(&q->pids),
+		buf_str(&q->comms), buf_str(&q->cgroups), buf_str(&q->containers));
+}
+
+/*
+ * Starts that were not handed out go out as the request is now. What an agent has or may have begun
+ * gets a change command, unless one waits already: what it says is read when it is handed out.
+ */
+static int change_commands(struct control *c, const char *id, int64_t deadline_ms, int64_t now_ms)
+{
+	int r = control_run(c,
+		"INSERT INTO ctl_commands SELECT lower(hex(randomblob(16))), request, instance, "
+		"host, 'change', id, 'pending', '', 0, ?2, 0, ?3 FROM ctl_commands c"
+		" WHERE request = ?1 AND kind = 'start' AND state IN ('sent', 'running')"
+		" AND NOT EXISTS (SELECT 1 FROM ctl_commands x WHERE x.target = c.id"
+		"  AND x.kind = 'change' AND x.request = c.request AND x.state = 'pending')",
+		"tii", id, deadline_ms, now_ms);
+
+	/* The end that we wait for moves, too. */
+	if (!r)
+		r = control_run(c,
+			"UPDATE ctl_commands SET run_until_ms = (SELECT CASE WHEN q.duration_s > 0"
+			" THEN max(run_until_ms, ?2 + q.duration_s * 1000 + 300000) ELSE 0 END"
+			" FROM ctl_requests q WHERE q.id = request)"
+			" WHERE request = ?1 AND kind = 'start' AND state = 'running'",
+			"ti", id, now_ms);
+	return r;
+}
+
+/* -ENOENT; -EINVAL when nothing of it is left to change. */
+static int change_check(struct control *c, const char *id, struct buf *why)
+{
+	int r = 0;
+	_cleanup_(control_reset) sqlite3_stmt *stmt = control_query(c, &r,
+		"SELECT q.cancelled, (SELECT count(*) FROM ctl_commands WHERE request = q.id"
+		" AND kind = 'start' AND state IN ('pending', 'sent', 'running'))"
+		" FROM ctl_requests q WHERE q.id = ?1",
+		"t", id);
+
+	if (!control_row(c, stmt, &r)) {
+		if (!r)
+			(void)buf_append_str(why, "'change' names no request");
+		return r ? r : -ENOENT;
+	}
+	if (sqlite3_column_int64(stmt, 0) == 0 && sqlite3_column_int64(stmt, 1) > 0)
+		return 0;
+	(void)buf_append_str(why, "the request is over: nothing of it is left to change");
+	return -EINVAL;
+}
+
+/* With the lock. */
+static int request_change(struct control *c, const struct request *q, int64_t now_ms,
+	struct buf *out, struct buf *why)
+{
+	const char *id = buf_str(&q->change);
+	int r = control_expire(c, NULL, now_ms);
+
+	if (!r)
+		r = change_check(c, id, why);
+	if (r || q->dry_run)
+		return r ? r : request_show(c, id, out);
+	control_sync(c, true); /* somebody waits for it */
+	r = control_begin(c);
+	if (!r)
+		r = change_row(c, q);
+	if (!r)
+		r = change_commands(c, id, now_ms + q->deadline_s * 1000, now_ms);
+	r = control_end(c, r);
+	control_sync(c, false);
+	return r ? r : request_show(c, id, out);
+}
+
 int control_request_create(struct control *c, const void *json, size_t size, int64_t now_unix_ns,
 	struct buf *out, struct buf *why)
 {
 	_cleanup_(control_json_freep) cJSON *o = control_json_parse(json, size, why);
+	int64_t now_ms = now_unix_ns / 1000000;
 	struct request q;
 	int r;
 
 	if (!o)
 		return -EINVAL;
+	request_init(&q);
 	r = request_read(o, &q, why);
 	if (!r) {
 		pthread_mutex_lock(&c->lock);
-		r = request_make(c, o, &q, now_unix_ns / 1000000, out, why);
+		r = q.change.size > 0 ? request_change(c, &q, now_ms, out, why)
+				      : request_make(c, o, &q, now_ms, out, why);
 		pthread_mutex_unlock(&c->lock);
 	}
 	request_done(&q);
@@ -363,7 +496,7 @@ static int request_stop(struct control *c, const char *id, int64_t now_ms)
 			" 'stop', id, 'pending', '', 0, ?2, 0, ?3 FROM ctl_commands c"
 			" WHERE request = ?1 AND kind = 'start' AND state IN ('sent', 'running')"
 			" AND NOT EXISTS (SELECT 1 FROM ctl_commands s WHERE s.target = c.id"
-			"  AND s.request = c.request)",
+			"  AND s.kind = 'stop' AND s.request = c.request)",
 			"tii", id, now_ms + CANCEL_DEADLINE_MS, now_ms);
 	return control_end(c, r);
 }

@@ -220,6 +220,158 @@ Test(control, cancelling_ends_what_was_not_sent_and_stops_what_was)
 	cr_assert_eq(control_request_cancel(c, "nothing", NOW_NS, &out), -ENOENT);
 }
 
+/* The id of the change command in out. */
+static void change_id(char id[CONTROL_ID_MAX + 1])
+{
+	const char *at = strstr(buf_str(&out), "\"kind\":\"change\"");
+
+	cr_assert_not_null(at, "%s", buf_str(&out));
+	while (strncmp(at, "{\"id\":\"", 7) != 0)
+		at--;
+	cr_assert_eq(sscanf(at + 7, "%64[^\"]", id), 1);
+}
+
+/* Request r on h1, running as the command in id. */
+static void run_one(char id[CONTROL_ID_MAX + 1])
+{
+	char acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(
+		ask("{\"hosts\":[\"h1\"],\"id\":\"r\",\"duration_s\":0,\"comms\":[\"a\"]}", NOW_NS),
+		0);
+	command_id(id);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"running\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS), 0);
+}
+
+Test(control, a_change_keeps_what_it_does_not_mention_and_goes_to_the_host_once)
+{
+	char id[CONTROL_ID_MAX + 1], change[CONTROL_ID_MAX + 1], text[512];
+
+	run_one(id);
+	for (int i = 0; i < 2; i++) { /* asked twice is asked once */
+		cr_assert_eq(ask("{\"change\":\"r\",\"frequency_hz\":199,\"containers\":[\"ab\"]}",
+				     NOW_NS),
+			0);
+		cr_assert(
+			says("\"frequency_hz\":199,\"duration_s\":0,\"pids\":[],\"comms\":[\"a\"],"
+			     "\"cgroups\":[],\"containers\":[\"ab\"]"),
+			"%s", buf_str(&out));
+	}
+	change_id(change);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	(void)snprintf(text, sizeof(text),
+		"[{\"id\":\"%s\",\"kind\":\"change\",\"target\":\"%s\",\"view\":\"cpu\","
+		"\"frequency_hz\":199,\"duration_s\":0,\"pids\":[],\"comms\":[\"a\"],\"cgroups\":[]"
+		","
+		"\"containers\":[\"ab\"]",
+		change, id);
+	cr_assert(says(text), "wanted %s in %s", text, buf_str(&out));
+	(void)snprintf(text, sizeof(text), "{\"id\":\"%s\",\"state\":\"done\"}", change);
+	cr_assert_eq(beat("h1", "i1", text, NOW_NS), 0);
+	cr_assert(says("\"commands\":[]"), "%s", buf_str(&out));
+	state_is("r", "running", NOW_NS);
+	cr_assert(says("\"kind\":\"change\",\"instance\":\"i1\",\"state\":\"done\""), "%s",
+		buf_str(&out));
+}
+
+Test(control, an_empty_list_ends_a_filter)
+{
+	char id[CONTROL_ID_MAX + 1];
+
+	run_one(id);
+	cr_assert_eq(ask("{\"change\":\"r\",\"comms\":[]}", NOW_NS), 0);
+	cr_assert(says("\"comms\":[]"), "%s", buf_str(&out));
+}
+
+Test(control, a_start_that_was_not_sent_goes_out_as_it_was_changed)
+{
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\"}", NOW_NS), 0);
+	cr_assert_eq(ask("{\"change\":\"r\",\"duration_s\":7}", NOW_NS), 0);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says("\"kind\":\"start\"") && says("\"duration_s\":7") && !says("change"), "%s",
+		buf_str(&out));
+}
+
+Test(control, a_change_waits_until_its_recording_is_known_to_run)
+{
+	char id[CONTROL_ID_MAX + 1], acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\"}", NOW_NS), 0);
+	command_id(id);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"change\":\"r\",\"frequency_hz\":7}", NOW_NS), 0);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says("\"commands\":[]"), "%s", buf_str(&out));
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"running\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS), 0);
+	cr_assert(says("\"kind\":\"change\""), "%s", buf_str(&out));
+}
+
+Test(control, a_change_that_comes_too_late_has_failed)
+{
+	char id[CONTROL_ID_MAX + 1], acks[256];
+
+	run_one(id);
+	cr_assert_eq(ask("{\"change\":\"r\",\"frequency_hz\":7}", NOW_NS), 0);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"done\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS), 0);
+	cr_assert(says("\"commands\":[]"), "%s", buf_str(&out));
+	state_is("r", "done", NOW_NS);
+	cr_assert(says("\"state\":\"failed\"") && says("the recording ended first"), "%s",
+		buf_str(&out));
+	cr_assert_eq(ask("{\"change\":\"r\",\"frequency_hz\":8}", NOW_NS), -EINVAL);
+	cr_assert_eq(ask("{\"change\":\"none\",\"frequency_hz\":8}", NOW_NS), -ENOENT);
+	cr_assert(why.size > 0);
+}
+
+Test(control, a_longer_duration_moves_the_end_that_is_waited_for)
+{
+	char id[CONTROL_ID_MAX + 1], acks[256];
+
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"id\":\"r\",\"duration_s\":10}", NOW_NS), 0);
+	command_id(id);
+	(void)snprintf(acks, sizeof(acks), "{\"id\":\"%s\",\"state\":\"running\"}", id);
+	cr_assert_eq(beat("h1", "i1", acks, NOW_NS), 0);
+	cr_assert_eq(ask("{\"change\":\"r\",\"duration_s\":1000}", NOW_NS), 0);
+	state_is("r", "running", NOW_NS + 1299 * SECOND_NS);
+	state_is("r", "expired", NOW_NS + 1301 * SECOND_NS);
+}
+
+Test(control, a_changed_recording_can_be_cancelled)
+{
+	char id[CONTROL_ID_MAX + 1];
+
+	run_one(id);
+	cr_assert_eq(ask("{\"change\":\"r\",\"frequency_hz\":7}", NOW_NS), 0);
+	buf_reset(&out);
+	cr_assert_eq(control_request_cancel(c, "r", NOW_NS, &out), 0);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert(says("\"kind\":\"stop\"") && !says("\"kind\":\"change\""), "%s", buf_str(&out));
+}
+
+Test(control, a_database_from_before_containers_gets_their_column)
+{
+	sqlite3 *db;
+
+	control_close(c);
+	c = NULL;
+	cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+	cr_assert_eq(sqlite3_exec(db, "ALTER TABLE ctl_requests DROP COLUMN containers", NULL, NULL,
+			     NULL),
+		SQLITE_OK);
+	(void)sqlite3_close(db);
+	cr_assert_eq(control_open(path, &c), 0);
+	cr_assert_eq(beat("h1", "i1", "", NOW_NS), 0);
+	cr_assert_eq(ask("{\"hosts\":[\"h1\"],\"containers\":[\"ab\"]}", NOW_NS), 0);
+	cr_assert(says("\"containers\":[\"ab\"]"), "%s", buf_str(&out));
+}
+
 Test(control, cancelling_what_is_over_changes_nothing)
 {
 	char id[CONTROL_ID_MAX + 1];
@@ -298,6 +450,11 @@ Test(control, absurd_requests_are_refused_with_a_reason)
 		"{\"hosts\":[\"h1\"],\"pids\":[-1]}",
 		"{\"hosts\":[\"h1\"],\"pids\":[\"1\"]}",
 		"{\"hosts\":[\"h1\"],\"comms\":[\"\"]}",
+		"{\"hosts\":[\"h1\"],\"comms\":[\"a name of 16 byt\"]}",
+		"{\"hosts\":[\"h1\"],\"containers\":[7]}",
+		"{\"change\":\"r\",\"id\":\"x\"}",
+		"{\"change\":\"r\",\"view\":\"wall\"}",
+		"{\"change\":7}",
 		"{\"hosts\":[\"h1\"],\"dry_run\":1}",
 		"{\"hosts\":[\"h1\"],\"id\":\"../x\"}",
 		"{\"match\":\"{nothing=\\\"1\\\"}\"}",
