@@ -67,7 +67,8 @@ UNIT_LAYERS := $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/.))))
 UNIT_LAYERS := $(foreach l,base prof agent backend lab,$(if $(wildcard tests/unit/$(l)/*_test.c),$(l)))
 
 PROGRAMS := $(B)/flame-agent $(B)/flame-backend $(B)/flame-backend-faulty $(B)/flamelab $(B)/flame-agent-faulty $(B)/lab-init
-WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp))
+WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp)) \
+	     $(addprefix $(B)/workloads/,chain_nofp chain_stripped chain_static_pie tail_noreturn_nofp)
 
 .PHONY: all
 all: $(PROGRAMS) $(WORKLOADS) ## build everything (the second run does nothing)
@@ -153,10 +154,31 @@ $(B)/lab-init: $(GUEST_SRC) $(DEPS_BUILD)
 # Workloads keep frame pointers and their own functions apart; they include nothing of ours.
 WORKLOAD_FLAGS := -std=gnu++17 -O2 -g $(REPRO) -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-ipa-icf \
 		  -fcf-protection=none -Wall -Wextra -Werror
+build_workload = $(CXX) $(WORKLOAD_FLAGS) $(WORKLOAD_EXTRA) -MMD -MP -MF $@.d $< -o $@ -pthread
 $(B)/workloads/%: workloads/cpp/%.cpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
-	$(Q)$(CXX) $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@ -pthread
+	$(Q)$(build_workload)
+# Nothing keeps a frame pointer here: what unwinding by tables is for.
+NO_FRAMES := -fomit-frame-pointer -DBURN_NO_FRAME
+$(addprefix $(B)/workloads/,recursion signal_middle libc_calls chain_nofp tail_noreturn_nofp): WORKLOAD_EXTRA := $(NO_FRAMES)
+$(B)/workloads/inline_three: WORKLOAD_EXTRA := $(NO_FRAMES) -O3
+$(B)/workloads/chain_stripped: WORKLOAD_EXTRA := $(NO_FRAMES) -rdynamic -s
+$(B)/workloads/chain_static_pie: WORKLOAD_EXTRA := $(NO_FRAMES) -static-pie
+$(B)/workloads/late_library: WORKLOAD_EXTRA := $(NO_FRAMES) -DLATE_SO='"$(B)/workloads/late/late_work.so"'
+$(B)/workloads/late_library: $(B)/workloads/late/late_work.so
+$(B)/workloads/late/late_work.so: workloads/cpp/late/late_work.cpp workloads/cpp/burn.hpp $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(CXX) $(WORKLOAD_FLAGS) $(NO_FRAMES) -shared -fPIC $< -o $@
+$(addprefix $(B)/workloads/chain_,nofp stripped static_pie): workloads/cpp/chain.cpp $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(build_workload)
+$(B)/workloads/tail_noreturn_nofp: workloads/cpp/tail_noreturn.cpp $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(build_workload)
 
 ##
 ## --- tests -----------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ static const struct {
 	[GATE_SHARE_POOLED] = {"share_pooled",
 		"the same over all jitter seeds together: a small but steady error in the shares"},
 	[GATE_PATH] = {"path", "the callers above a function are wrong or out of order"},
+	[GATE_CHAIN] = {"chain",
+		"stacks end before main, or hold functions that were not there"},
 	[GATE_FORBIDDEN] = {"forbidden", "a frame shows up in a view where it does not belong"},
 	[GATE_LEDGER] = {"ledger", "CPU per thread differs from the kernel's own schedstat"},
 	[GATE_SUM] = {"sum", "the stacks' weights do not sum to the CPU that was used"},

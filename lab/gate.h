@@ -13,6 +13,7 @@ enum gate_kind {
 	GATE_SHARE,        /* each named function's share against truth, per seed */
 	GATE_SHARE_POOLED, /* the same over all seeds together, so with a smaller tolerance */
 	GATE_PATH,         /* the callers above each named function, in order */
+	GATE_CHAIN,        /* whole stacks, from the function that worked up to main */
 	GATE_FORBIDDEN,    /* frames that must not be in this view */
 	GATE_LEDGER,       /* CPU per thread against the kernel's schedstat */
 	GATE_SUM,          /* the stacks' weights sum to the ledger within their sampling error */

@@ -15,6 +15,9 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 	case GATE_PATH:
 		judge_path(g, s, e, n);
 		break;
+	case GATE_CHAIN:
+		judge_chain(g, e, n);
+		break;
 	case GATE_FORBIDDEN:
 		judge_forbidden(g, s, e, n);
 		break;

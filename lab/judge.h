@@ -20,6 +20,7 @@
 #define JUDGE_JITTER_CV2  (1.0 / 48.0)
 #define JUDGE_PATH_MAX    0.01 /* share of a function's stacks that prologues may cut */
 #define JUDGE_SYMBOLS_MAX 0.001
+#define JUDGE_CHAIN_MAX   0.005 /* share of stacks that may be less than whole */
 #define JUDGE_LEDGER_PART 0.001
 #define JUDGE_LEDGER_NS   50000.0 /* between reading schedstat and the last switch-out */
 #define JUDGE_EXIT_NS \
@@ -44,6 +45,8 @@ void judge_share(struct gate *g, const struct scenario *s, const struct evidence
 void judge_share_pooled(
 	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
 void judge_path(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+/* judge_chain.c: callers in order up to the thread's first function, none cut, no strangers */
+void judge_chain(struct gate *g, const struct evidence *e, size_t count);
 void judge_forbidden(
 	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
 void judge_symbols(struct gate *g, const struct evidence *e, size_t count);

@@ -110,6 +110,23 @@ static int plan_overhead(struct arena *a, const struct scenario *s, struct job_s
 	return r;
 }
 
+/* Every program of the matrix, under its own name. */
+static int plan_matrix(struct arena *a, const struct scenario *s, struct job_step *steps)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < s->program_count && r == 0; i++) {
+		const struct scenario_program *p = &s->programs[i];
+		size_t n = 0;
+
+		r = plan_step(a, s, p->program, s->seeds[0], &steps[i]);
+		steps[i].workload = p->program;
+		if (r == 0)
+			r = plan_args(steps[i].workload_args, &n, &p->args);
+	}
+	return r;
+}
+
 static int plan_perturb(
 	struct arena *a, const struct scenario *s, struct job_step *steps, size_t count)
 {
@@ -158,6 +175,8 @@ static size_t plan_step_count(const struct scenario *s, const struct plan_option
 		return o->runs ? o->runs : o->full ? s->runs_full : s->runs_smoke;
 	case SCENARIO_SELFTEST:
 		return s->fault_count;
+	case SCENARIO_MATRIX:
+		return s->program_count;
 	default:
 		return s->seed_count;
 	}
@@ -173,6 +192,8 @@ static int plan_steps(
 		return plan_overhead(a, s, steps);
 	case SCENARIO_PERTURB:
 		return plan_perturb(a, s, steps, count);
+	case SCENARIO_MATRIX:
+		return plan_matrix(a, s, steps);
 	case SCENARIO_SELFTEST:
 		for (size_t i = 0; i < count && r == 0; i++)
 			r = plan_fault(a, s, &s->faults[i], &steps[i]);

@@ -12,7 +12,7 @@
 #include "base/str.h"
 
 static const char *const scenario_kinds[] = {
-	"accuracy", "overhead", "perturb", "selftest", "invariants", "fleet", NULL};
+	"accuracy", "overhead", "perturb", "selftest", "invariants", "fleet", "matrix", NULL};
 static const char *const scenario_modes[] = {"exact", "fast", "host", NULL};
 static const char *const gate_needs[] = {"", "required", "platform", NULL};
 
@@ -78,6 +78,17 @@ static void scenario_read_workload(
 	field = json_need(at, "program");
 	*program = scenario_read_name(&field);
 	scenario_read_args(at, "args", args);
+}
+
+static void scenario_read_programs(const struct json_at *root, struct scenario *s)
+{
+	struct json_at at = json_need(root, "programs"), item;
+
+	s->program_count = json_array(&at, 1, SCENARIO_PROGRAMS_MAX);
+	for (size_t i = 0; i < s->program_count; i++) {
+		item = json_item(&at, i);
+		scenario_read_workload(&item, &s->programs[i].program, &s->programs[i].args);
+	}
 }
 
 static void scenario_read_agent(const struct json_at *at, struct scenario *s)
@@ -341,6 +352,9 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 		json_fail(&at, "is missing, a selftest scenario needs it");
 	if (s->kind != SCENARIO_SELFTEST && s->fault_count)
 		json_fail(&at, "only a selftest scenario has faults");
+	at = json_field(root, s->kind == SCENARIO_MATRIX ? "workload" : "programs");
+	if (json_present(&at))
+		json_fail(&at, "a matrix scenario has programs, any other one workload");
 	at = json_field(root, "expect");
 	if ((s->need[GATE_SHARE] || s->need[GATE_SHARE_POOLED] || s->need[GATE_PATH]) &&
 		!s->expect_count)
@@ -370,7 +384,8 @@ static int scenario_finish(struct scenario *s)
 {
 	static const char *const names[] = {"why", "kind", "suites", "mode", "shift", "cpus",
 		"memory_mb", "workload", "agent", "play", "runs", "boots", "repeat",
-		"step_timeout_s", "cost_s", "expect", "forbid", "faults", "gates", NULL};
+		"step_timeout_s", "cost_s", "expect", "forbid", "faults", "programs", "gates",
+		NULL};
 	struct json_at root = json_root(&s->doc), field;
 	int r;
 
@@ -381,8 +396,12 @@ static int scenario_finish(struct scenario *s)
 	field = json_need(&root, "kind");
 	s->kind = (enum scenario_kind)json_choice(&field, 0, scenario_kinds);
 	scenario_read_machine(&root, s);
-	field = json_need(&root, "workload");
-	scenario_read_workload(&field, &s->workload, &s->workload_args);
+	if (s->kind == SCENARIO_MATRIX) {
+		scenario_read_programs(&root, s);
+	} else {
+		field = json_need(&root, "workload");
+		scenario_read_workload(&field, &s->workload, &s->workload_args);
+	}
 	field = json_need(&root, "agent");
 	scenario_read_agent(&field, s);
 	scenario_read_play(&root, s);

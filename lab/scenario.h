@@ -22,6 +22,7 @@ enum {
 	SCENARIO_FAULTS_MAX = 16,
 	SCENARIO_FAULT_ENV_MAX = 8,
 	SCENARIO_COUNT_MAX = 128,
+	SCENARIO_PROGRAMS_MAX = 24,
 	SCENARIO_RUNS_MAX = 128,
 };
 
@@ -33,6 +34,7 @@ enum scenario_kind {
 	SCENARIO_SELFTEST, /* agents with seeded faults: the named gates turn red, others stay green */
 	SCENARIO_INVARIANTS, /* what must hold on any machine, no shares */
 	SCENARIO_FLEET, /* agent daemon and backend: a play of lab/guest/fleet_play.c per seed */
+	SCENARIO_MATRIX, /* many programs, one step each, the first jitter seed */
 	SCENARIO_KIND_COUNT
 };
 const char *scenario_kind_name(enum scenario_kind k);
@@ -54,6 +56,11 @@ struct scenario_expect {
 struct scenario_forbid {
 	const char *frame;
 	double share_max; /* 0..1; the sampling tolerance is added */
+};
+
+struct scenario_program {
+	const char *program;
+	struct scenario_args args;
 };
 
 struct scenario_fault {
@@ -92,6 +99,8 @@ struct scenario {
 	size_t expect_count;
 	struct scenario_forbid forbid[SCENARIO_EXPECT_MAX];
 	size_t forbid_count;
+	struct scenario_program programs[SCENARIO_PROGRAMS_MAX]; /* matrix */
+	size_t program_count;
 	struct scenario_fault *faults;
 	size_t fault_count;
 	enum gate_need need[GATE_KIND_COUNT];

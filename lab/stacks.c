@@ -36,7 +36,7 @@ bool stacks_name_is(const char *frame, const char *name)
 }
 
 /* The process of a sample, from a number or a text label. */
-static bool stacks_is_ours(const struct stacks *s, const struct sample *sample)
+bool stacks_is_ours(const struct stacks *s, const struct sample *sample)
 {
 	if (!s->pid)
 		return true;

@@ -37,6 +37,7 @@ int stacks_open(const struct profile *p, uint32_t pid, struct stacks *ret);
  */
 bool stacks_name_is(const char *frame, const char *name);
 
+bool stacks_is_ours(const struct stacks *s, const struct sample *sample); /* of that process */
 struct stacks_sum stacks_total(const struct stacks *s, double hz);
 /* Samples with the chain somewhere in the stack, its frames side by side. */
 struct stacks_sum stacks_under(const struct stacks *s, const struct stacks_chain *c, double hz);

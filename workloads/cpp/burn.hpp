@@ -15,7 +15,13 @@
 /* gcc drops the frame of a leaf function despite -fno-omit-frame-pointer when it needs no stack
  * (gcc/config/i386/i386.cc, ix86_finalize_stack_frame_flags), and with it the caller from a walk by
  * frame pointers. A function that asks for its own frame address keeps it. */
+#ifdef BURN_NO_FRAME /* programs that prove unwinding without frame pointers */
+#define BURN_KEEP_FRAME() \
+	do {              \
+	} while (0)
+#else
 #define BURN_KEEP_FRAME() asm volatile("" : : "r"(__builtin_frame_address(0)))
+#endif
 
 #define BURN_LOOP(x, iterations)                    \
 	do {                                        \

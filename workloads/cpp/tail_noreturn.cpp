@@ -66,8 +66,8 @@ int main(int argc, char **argv)
 		{"seed", "start value of the work", &seed, 0, UINT64_MAX, nullptr},
 		{"truth", "file for truth.json", nullptr, 0, 0, &truth_path},
 	};
-	args::parse("tail_noreturn", argc, argv, options);
-	truth::record r = {"tail_noreturn", argc, argv};
+	args::parse(program_invocation_short_name, argc, argv, options);
+	truth::record r = {program_invocation_short_name, argc, argv};
 	r.seed = seed;
 	result = &r;
 	real_caller();

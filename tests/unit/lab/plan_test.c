@@ -53,6 +53,28 @@ Test(plan, every_committed_scenario_becomes_valid_jobs)
 	}
 }
 
+Test(plan, a_matrix_runs_each_program_once_with_its_own_arguments)
+{
+	struct plan_options o = {0};
+	struct scenario *s = scenario_find(&list, "matrix");
+	size_t steps = 0;
+	struct plan p;
+
+	make("matrix", &o, &p);
+	cr_assert_eq(p.step_count, s->program_count);
+	for (size_t b = 0; b < p.boot_count; b++)
+		for (size_t i = 0; i < p.boots[b].job.step_count; i++, steps++) {
+			const struct job_step *step = &p.boots[b].job.steps[i];
+			size_t k = 0;
+
+			while (strcmp(s->programs[k].program, step->workload) != 0)
+				k++; /* it is there: the step was made of it */
+			cr_assert_str_eq(step->workload_args[0], s->programs[k].args.item[0]);
+			cr_assert(has_arg(step->agent_args, "997"));
+		}
+	cr_assert_eq(steps, s->program_count);
+}
+
 Test(plan, accuracy_runs_all_seeds_in_one_boot)
 {
 	struct plan_options o = {0};
