@@ -170,7 +170,7 @@ $(B)/workloads/late_library: $(B)/workloads/late/late_work.so
 $(B)/workloads/late/late_work.so: workloads/cpp/late/late_work.cpp workloads/cpp/burn.hpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
-	$(Q)$(CXX) $(WORKLOAD_FLAGS) $(NO_FRAMES) -shared -fPIC $< -o $@
+	$(Q)$(CXX) $(WORKLOAD_FLAGS) $(NO_FRAMES) -Iworkloads/cpp -shared -fPIC $< -o $@
 $(addprefix $(B)/workloads/chain_,nofp stripped static_pie): workloads/cpp/chain.cpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)

@@ -33,7 +33,7 @@ enum scenario_kind {
 	SCENARIO_PERTURB,  /* many steps that differ in seed, offset, environment: no false alarm */
 	SCENARIO_SELFTEST, /* agents with seeded faults: the named gates turn red, others stay green */
 	SCENARIO_INVARIANTS, /* what must hold on any machine, no shares */
-	SCENARIO_FLEET, /* agent daemon and backend: a play of lab/guest/fleet_play.c per seed */
+	SCENARIO_FLEET,  /* agent daemon and backend: a play of lab/guest/fleet_play.c per seed */
 	SCENARIO_MATRIX, /* many programs, one step each, the first jitter seed */
 	SCENARIO_KIND_COUNT
 };

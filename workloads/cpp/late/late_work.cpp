@@ -1,5 +1,5 @@
 /* The library that late_library loads while it runs. */
-#include "../burn.hpp"
+#include "burn.hpp"
 
 BURN_DEFINE(late_leaf)
 
