@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <strings.h>
 #include <sys/epoll.h>
 
 #include "agent/daemon_curl.h"
@@ -14,10 +15,11 @@
 #include "base/log.h"
 #include "base/str.h"
 
-#define CONNECT_TIMEOUT_MS 10000L
-#define BUFFER_BYTES       16384L /* libcurl's own default is 64 KiB each for in and out */
-#define CONNECTIONS_MAX    2L
-#define LINE_MAX_BYTES     512
+#define CONNECT_TIMEOUT_MS    10000L
+#define BUFFER_BYTES          16384L /* libcurl's own default is 64 KiB each for in and out */
+#define CONNECTIONS_MAX       2L
+#define LINE_MAX_BYTES        512
+#define CERTIFICATE_FIELD_MAX 128
 
 /* Two transfers, each with two connection attempts (IPv6, IPv4) and a resolver's pair. */
 enum { SOCKETS_MAX = 16 };
@@ -88,6 +90,49 @@ static void append_first_line(struct buf *text, const struct buf *body)
 	(void)str_append_utf8(text, s, MIN(strcspn(s, "\r\n"), body->size), LINE_MAX_BYTES);
 }
 
+/* "Subject:CN = a" of the peer's own certificate, its value only; NULL when libcurl has none. */
+static const char *certificate_field(const struct curl_certinfo *info, const char *key)
+{
+	size_t size = strlen(key);
+
+	if (!info || info->num_of_certs < 1)
+		return NULL;
+	for (const struct curl_slist *l = info->certinfo[0]; l; l = l->next)
+		if (strncasecmp(l->data, key, size) == 0 && l->data[size] == ':')
+			return l->data + size + 1;
+	return NULL;
+}
+
+/*
+ * GnuTLS' libcurl says the same whatever is wrong with a certificate, so what it is, and that it has expired,
+ * is added.
+ */
+static void append_certificate(struct daemon_http *h, struct http_slot *s, struct buf *text)
+{
+	static const char *const keys[] = {"Subject", "Issuer", "Start Date", "Expire Date"};
+	struct curl_certinfo *info = NULL;
+	const char *end;
+	char now_text[32];
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (h->curl.easy_getinfo(s->easy, CURLINFO_CERTINFO, &info) != CURLE_OK)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const char *value = certificate_field(info, keys[i]);
+
+		if (!value)
+			continue;
+		(void)buf_printf(text, "%s%s: ", i ? ", " : "; the certificate: ", keys[i]);
+		(void)str_append_utf8(text, value, strlen(value), CERTIFICATE_FIELD_MAX);
+	}
+	end = certificate_field(info, "Expire Date"); /* 2026-11-30 01:04:22 GMT */
+	if (end && gmtime_r(&now, &tm) &&
+		strftime(now_text, sizeof(now_text), "%Y-%m-%d %H:%M:%S GMT", &tm) == strlen(end) &&
+		strcmp(end, now_text) < 0)
+		(void)buf_append_str(text, ": it has expired");
+}
+
 static void slot_finish(struct daemon_http *h, struct http_slot *s, CURLcode code)
 {
 	_cleanup_(buf_done) struct buf text = BUF_INIT(4096);
@@ -105,6 +150,8 @@ static void slot_finish(struct daemon_http *h, struct http_slot *s, CURLcode cod
 
 		r.error = error_of(code);
 		(void)str_append_utf8(&text, why, strlen(why), LINE_MAX_BYTES);
+		if (code == CURLE_PEER_FAILED_VERIFICATION)
+			append_certificate(h, s, &text);
 	} else {
 		r.status = (int)status;
 		(void)buf_printf(&text, "HTTP %ld ", status);
@@ -328,6 +375,7 @@ static int set_tls(struct daemon_http *h, struct http_slot *s)
 
 	SET(CURLOPT_SSL_VERIFYPEER, 1L);
 	SET(CURLOPT_SSL_VERIFYHOST, 2L);
+	SET(CURLOPT_CERTINFO, 1L); /* for append_certificate */
 	if (*o->ca_file)
 		SET(CURLOPT_CAINFO, o->ca_file);
 	if (*o->cert_file)

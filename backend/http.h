@@ -50,7 +50,8 @@ struct http_options {
 	const char *listen;   /* "127.0.0.1:4040", "[::1]:4040", "0.0.0.0:4040" */
 	const char *tls_cert; /* PEM paths or NULL */
 	const char *tls_key;
-	const char *tls_client_ca;    /* require client certificates of this CA, or NULL */
+	/* Client certificates of this CA are required; one is enough for SCOPE_INGEST. Or NULL. */
+	const char *tls_client_ca;
 	unsigned int threads;         /* 0: one per CPU */
 	unsigned int idle_timeout_s;  /* 0: 30 */
 	unsigned int connections_max; /* 0: 4096 */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
 #include <strings.h>
 
 #include "backend/http_internal.h"
@@ -107,10 +108,15 @@ static bool client_certificate_good(const struct http_request *q)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(q->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+	static char client[] = GNUTLS_KP_TLS_WWW_CLIENT;
+	/* One that says what it is for must say this; a server's own is no client's. */
+	gnutls_typed_vdata_st purpose = {
+		.type = GNUTLS_DT_KEY_PURPOSE_OID, .data = (unsigned char *)client};
 	unsigned int status = 0;
 
 	return info && info->tls_session &&
-	       gnutls_certificate_verify_peers2(info->tls_session, &status) == 0 && status == 0;
+	       gnutls_certificate_verify_peers(info->tls_session, &purpose, 1, &status) == 0 &&
+	       status == 0;
 }
 
 static bool admit_peer(struct http_request *q)
@@ -118,6 +124,7 @@ static bool admit_peer(struct http_request *q)
 	const struct http_options *o = &q->server->options;
 	const char *site = http_header(q, "Sec-Fetch-Site");
 	const char *token = bearer(q);
+	bool by_certificate = o->tls_client_ca && !token && q->route->scope == SCOPE_INGEST;
 
 	if (q->route->scope == SCOPE_NONE)
 		return true;
@@ -130,6 +137,8 @@ static bool admit_peer(struct http_request *q)
 		refuse(q, 403, "requests of other sites are not answered");
 		return false;
 	}
+	if (by_certificate)
+		return true;
 	if (!o->authorize(o->app, token, q->route->scope)) {
 		if (!token || !o->authorize(o->app, token, SCOPE_NONE))
 			refuse(q, 401, "a valid token is needed: Authorization: Bearer TOKEN");

@@ -43,7 +43,8 @@ static const struct opt_spec specs[] = {
 	{"tls-cert", 0, OPT_STR, AT(tls_cert), .arg = "FILE", .help = "certificate chain, PEM"},
 	{"tls-key", 0, OPT_STR, AT(tls_key), .arg = "FILE", .help = "its key, PEM"},
 	{"tls-client-ca", 0, OPT_STR, AT(tls_client_ca), .arg = "FILE",
-		.help = "let in only clients with a certificate of this CA, PEM"},
+		.help = "let in only clients with a certificate of this CA, PEM; agents then "
+			"need no token"},
 	{"retention", 0, OPT_DURATION, AT(retention_ns), .arg = "TIME", .def = "168h",
 		.min = 3600e9, .max = 9e18,
 		.help = "profiles older than this are deleted, by the hour"},

@@ -157,7 +157,7 @@ if command -v certtool >/dev/null || command -v openssl >/dev/null; then
 			-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout "$T/key" -out "$T/cert" 2>/dev/null
 	else
 		certtool --generate-privkey --key-type ecdsa --outfile "$T/key" 2>/dev/null
-		printf 'cn = localhost\ndns_name = localhost\nip_address = 127.0.0.1\ntls_www_server\nca\nsigning_key\n' >"$T/tmpl"
+		printf 'cn = localhost\ndns_name = localhost\nip_address = 127.0.0.1\ntls_www_server\ntls_www_client\nca\nsigning_key\n' >"$T/tmpl"
 		certtool --generate-self-signed --load-privkey "$T/key" --template "$T/tmpl" --outfile "$T/cert" 2>/dev/null
 	fi
 	start "$T/data" --tls-cert "$T/cert" --tls-key "$T/key"
