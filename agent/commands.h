@@ -5,11 +5,16 @@
  *
  * The answer (schema flame-heartbeat-reply/1):
  *	{ "time_unix_ms":0, "interval_s":30, "wanted_version":"",
- *	  "commands":[{"id":"..","kind":"start|stop","view":"cpu","frequency_hz":99,"duration_s":60,
- *	               "pids":[],"comms":[],"cgroups":[],"deadline_unix_ms":0,"target":""}] }
- * duration_s 0 is continuous; stop names the start command's id in target; frequency_hz 0 or absent
- * leaves the rate to the agent; deadline_unix_ms (the backend's clock, 0: none) is when it is too
- * late to start.
+ *	  "commands":[{"id":"..","kind":"start|stop|change","view":"cpu","frequency_hz":99,
+ *	               "duration_s":60,"pids":[],"comms":[],"cgroups":[],"containers":[],
+ *	               "deadline_unix_ms":0,"target":""}] }
+ * duration_s 0 is continuous; stop and change name the start command's id in target; frequency_hz 0
+ * or absent leaves the rate to the agent; deadline_unix_ms (the backend's clock, 0: none) is when it
+ * is too late to begin. cgroups are cgroup2 paths from / or ids, containers the beginnings of ids; of
+ * each kind of filter one must match, cgroups and containers being one kind.
+ *
+ * change says all that the recording is to be from its next window on: what is absent is not as
+ * before but as in a start command. Its duration counts from the recording's start. The view stays.
  *
  * The file of what was done (schema flame-agent-commands/1) has the newest COMMANDS_KEPT_MAX:
  *	{ "schema":..., "commands":[{"id":"..","state":"running|done|failed|cancelled","text":"",
@@ -29,28 +34,29 @@ enum {
 	COMMANDS_KEPT_MAX = 128,
 	COMMANDS_PER_REPLY_MAX = 64,
 	COMMANDS_REPLY_BYTES_MAX = 1 << 20,
-	COMMANDS_FILTER_MAX = 64, /* pids, comms or cgroups of one command */
+	COMMANDS_FILTER_MAX = 64, /* pids, comms, cgroups or containers of one command */
 	COMMANDS_DURATION_MAX_S = 7 * 86400,
 	COMMAND_ID_MAX = 64,
 	COMMAND_TEXT_MAX = 512,
 };
 
-enum command_kind { COMMAND_START, COMMAND_STOP };
+enum command_kind { COMMAND_START, COMMAND_STOP, COMMAND_CHANGE };
 enum command_state { COMMAND_RUNNING, COMMAND_DONE, COMMAND_FAILED, COMMAND_CANCELLED };
 const char *command_state_name(enum command_state s);
 
 struct command {
 	const char *id; /* COMMAND_ID_MAX letters, digits and ._:- */
 	enum command_kind kind;
-	const char *target; /* stop: the start command's id */
+	const char *target; /* stop, change: the start command's id */
 	const char *view;
 	uint64_t frequency_hz; /* 0: the agent's own */
 	uint64_t duration_ns;  /* 0: continuous */
 	int64_t deadline_unix_ms;
-	size_t pid_count, comm_count, cgroup_count;
+	size_t pid_count, comm_count, cgroup_count, container_count;
 	const uint64_t *pids;
 	const char *const *comms;
 	const char *const *cgroups;
+	const char *const *containers;
 	const char *problem; /* why it cannot be run, NULL: it can. The id is good all the same */
 };
 

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <math.h>
 
+#include "agent/cgroup.h"
 #include "agent/commands.h"
 #include "agent/events.h"
 #include "base/def.h"
@@ -86,14 +87,16 @@ static const char *read_texts(const cJSON *o, const char *key, size_t size_max, 
 	if (!list || cJSON_IsNull(list))
 		return NULL;
 	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) > COMMANDS_FILTER_MAX)
-		return "comms and cgroups must be lists of at most 64 texts";
+		return "comms, cgroups and containers must be lists of at most 64 texts";
 	texts = arena_alloc(a, COMMANDS_FILTER_MAX * sizeof(*texts));
 	if (!texts)
 		return "no memory";
 	cJSON_ArrayForEach(v, list)
 	{
 		if (!cJSON_IsString(v) || !*v->valuestring || strlen(v->valuestring) > size_max)
-			return "comms and cgroups must hold texts, of 15 and 4095 bytes at most";
+			return "comms, cgroups and containers must hold texts, of 15, 4095 and 64 "
+			       "bytes "
+			       "at most";
 		texts[n] = arena_strdup(a, v->valuestring);
 		if (!texts[n])
 			return "no memory";
@@ -127,6 +130,9 @@ static const char *read_start(const cJSON *o, struct arena *a, struct command *c
 		problem = read_texts(o, "comms", 15, a, &c->comm_count, &c->comms);
 	if (!problem)
 		problem = read_texts(o, "cgroups", PATH_MAX - 1, a, &c->cgroup_count, &c->cgroups);
+	if (!problem)
+		problem = read_texts(o, "containers", CGROUP_CONTAINER_MAX, a, &c->container_count,
+			&c->containers);
 	return problem;
 }
 
@@ -140,11 +146,18 @@ static const char *read_rest(const cJSON *o, struct arena *a, struct command *c)
 	c->deadline_unix_ms = (int64_t)deadline;
 	if (kind && strcmp(kind, "start") == 0)
 		return read_start(o, a, c);
-	if (!kind || strcmp(kind, "stop") != 0)
-		return "kind must be start or stop";
-	c->kind = COMMAND_STOP;
+	if (kind && strcmp(kind, "change") == 0)
+		c->kind = COMMAND_CHANGE;
+	else if (kind && strcmp(kind, "stop") == 0)
+		c->kind = COMMAND_STOP;
+	else
+		return "kind must be start, stop or change";
 	c->target = text(o, "target", COMMAND_ID_MAX, a);
-	return c->target && is_id(c->target) ? NULL : "stop needs a target";
+	if (!c->target || !is_id(c->target)) {
+		c->target = "";
+		return "stop and change need a target";
+	}
+	return c->kind == COMMAND_CHANGE ? read_start(o, a, c) : NULL;
 }
 
 /* False: it cannot even be named. */
@@ -236,6 +249,9 @@ int commands_read_one(
 	return r;
 }
 
+static const char *const kind_names[] = {
+	[COMMAND_START] = "start", [COMMAND_STOP] = "stop", [COMMAND_CHANGE] = "change"};
+
 static void write_texts(const char *key, const char *const *texts, size_t count, struct buf *out)
 {
 	(void)buf_printf(out, ",\"%s\":[", key);
@@ -250,7 +266,7 @@ int commands_write_one(const struct command *c, struct buf *out)
 {
 	(void)buf_append_str(out, "{\"id\":");
 	(void)str_append_json(out, c->id);
-	(void)buf_printf(out, ",\"kind\":\"%s\"", c->kind == COMMAND_START ? "start" : "stop");
+	(void)buf_printf(out, ",\"kind\":\"%s\"", kind_names[c->kind]);
 	(void)buf_append_str(out, ",\"target\":");
 	(void)str_append_json(out, c->target);
 	(void)buf_append_str(out, ",\"view\":");
@@ -265,6 +281,7 @@ int commands_write_one(const struct command *c, struct buf *out)
 	(void)buf_append_str(out, "]");
 	write_texts("comms", c->comms, c->comm_count, out);
 	write_texts("cgroups", c->cgroups, c->cgroup_count, out);
+	write_texts("containers", c->containers, c->container_count, out);
 	(void)buf_append_str(out, "}");
 	return buf_error(out);
 }

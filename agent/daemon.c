@@ -192,6 +192,8 @@ static void run_command(struct daemon *d, const struct command *c)
 		settle(d, c->id, COMMAND_FAILED, refused);
 	} else if (c->kind == COMMAND_START) {
 		jobs_start(d->jobs, c);
+	} else if (c->kind == COMMAND_CHANGE) {
+		jobs_change(d->jobs, c);
 	} else {
 		run_stop(d, c);
 	}
@@ -350,23 +352,26 @@ static int on_signal(struct loop *l, uint32_t signo, void *data)
 
 /* --- the start */
 
-/* What the last run left: continuous commands go on, others ended with it. */
+/* What the last run left: continuous commands go on, and changes of them; others ended with it. */
 static void resume(struct daemon *d)
 {
 	_cleanup_(arena_freep) struct arena *a = arena_new(REPLY_ARENA_MAX);
 
 	for (size_t i = 0; a; i++) {
 		const struct commands_entry *e = commands_at(d->commands, i);
-		struct command c = {0};
+		struct command c;
 		const char *why;
+		bool can;
 
 		if (!e)
 			return;
 		if (e->state != COMMAND_RUNNING)
 			continue;
-		if (e->spec && d->cannot.size == 0 &&
-			commands_read_one(e->spec, strlen(e->spec), a, &why, &c) == 0 &&
-			!c.problem && c.duration_ns == 0)
+		can = e->spec && d->cannot.size == 0 &&
+		      commands_read_one(e->spec, strlen(e->spec), a, &why, &c) == 0 && !c.problem;
+		if (can && c.kind == COMMAND_CHANGE)
+			jobs_change(d->jobs, &c); /* the file has its target before it */
+		else if (can && c.kind == COMMAND_START && c.duration_ns == 0)
 			jobs_start(d->jobs, &c);
 		else
 			settle(d, e->id, COMMAND_FAILED, "the agent ended while it recorded");

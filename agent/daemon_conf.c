@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "agent/events.h"
+#include "agent/service.h"
 #include "base/def.h"
 #include "base/file.h"
 #include "base/str.h"
@@ -27,8 +28,11 @@ const struct opt_spec daemon_conf_specs[] = {
 	{"host", 0, OPT_STR, AT(host), .arg = "NAME",
 		.help = "this host's name in profiles; empty: the system's host name"},
 	{"service", 0, OPT_STR, AT(service), .arg = "NAME",
-		.help = "one service for all processes; empty: each program is a service by its "
-			"name"},
+		.help = "one service for all processes; empty: by service-rule, systemd unit, "
+			"executable"},
+	{"service-rule", 0, OPT_STR_LIST, AT(service_rules), .arg = "RULE",
+		.help = "comm:PATTERN=NAME, unit:PATTERN=NAME or cgroup:PATTERN=NAME; the first\n"
+			"that matches names the service (shell patterns)"},
 	{"state-dir", 0, OPT_STR, AT(state_dir), .arg = "DIR", .def = "/var/lib/flame-agent",
 		.help = "identity, commands done and windows not yet sent"},
 	{"heartbeat", 0, OPT_DURATION, AT(heartbeat_ns), .arg = "TIME", .def = "30s", .min = 1e8,
@@ -61,9 +65,9 @@ const struct opt_spec daemon_conf_specs[] = {
 	{0},
 };
 
-/* "FILE:LINE: " of a key in the file, "option '--KEY': " for the others; for messages. */
-static void append_place(
-	const struct opts *o, const struct daemon_conf *c, const char *key, struct buf *why)
+/* "FILE:LINE: " of a key (with that value, unless it is "") in the file, "option '--KEY': " for the others; for messages. */
+static void append_place_of(const struct opts *o, const struct daemon_conf *c, const char *key,
+	const char *value, struct buf *why)
 {
 	_cleanup_(buf_done) struct buf text = BUF_INIT(1 << 20);
 	size_t size = strlen(key);
@@ -76,7 +80,8 @@ static void append_place(
 		goto option;
 	for (const char *p = buf_str(&text); *p; line++) {
 		p += strspn(p, " \t");
-		if (strncmp(p, key, size) == 0 && (p[size] == '=' || isblank(p[size]))) {
+		if (strncmp(p, key, size) == 0 && (p[size] == '=' || isblank(p[size])) &&
+			memmem(p, strcspn(p, "\n"), value, strlen(value))) {
 			(void)buf_printf(why, "%s:%zu: %s: ", c->config, line, key);
 			return;
 		}
@@ -85,6 +90,12 @@ static void append_place(
 	}
 option:
 	(void)buf_printf(why, "option '--%s': ", key);
+}
+
+static void append_place(
+	const struct opts *o, const struct daemon_conf *c, const char *key, struct buf *why)
+{
+	append_place_of(o, c, key, "", why);
 }
 
 static int check_file(const struct opts *o, const struct daemon_conf *c, const char *key,
@@ -180,12 +191,34 @@ static int check_names(const struct opts *o, struct daemon_conf *c, struct buf *
 	return 0;
 }
 
+static int check_rules(const struct opts *o, const struct daemon_conf *c, struct buf *why)
+{
+	_cleanup_(buf_done) struct buf problem = BUF_INIT(1024);
+	const char *text = "";
+
+	if (c->service_rules.count > SERVICE_RULES_MAX)
+		(void)buf_printf(&problem, "more than %d rules", SERVICE_RULES_MAX);
+	for (size_t i = 0; problem.size == 0 && i < c->service_rules.count; i++) {
+		struct service_rule rule;
+
+		text = c->service_rules.str[i];
+		(void)service_rule_parse(text, &problem, &rule);
+	}
+	if (problem.size == 0)
+		return 0;
+	append_place_of(o, c, "service-rule", text, why);
+	(void)buf_append_str(why, buf_str(&problem));
+	return -EINVAL;
+}
+
 static int check(const struct opts *o, struct daemon_conf *c, struct buf *why)
 {
 	int r = check_url(o, c, why);
 
 	if (r == 0)
 		r = check_names(o, c, why);
+	if (r == 0)
+		r = check_rules(o, c, why);
 	if (r == 0)
 		r = check_file(o, c, "ca-file", c->ca_file, why);
 	if (r == 0)

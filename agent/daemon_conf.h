@@ -27,6 +27,7 @@ struct daemon_conf {
 	double cpu_limit_percent;
 	uint64_t memory_limit_mb;
 	uint64_t seed;
+	struct opt_list service_rules; /* SERVICE_RULES_MAX at most, each understood */
 
 	/* Filled by daemon_conf_check. */
 	char host_name[256];

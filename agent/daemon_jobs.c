@@ -6,14 +6,13 @@
 #include <time.h>
 
 #include "agent/daemon_recorder.h"
-#include "base/arena.h"
+#include "agent/daemon_spec.h"
 #include "base/def.h"
 #include "base/log.h"
 
 /* Loading takes 30 ms of CPU; a busy host may need many times that until they are over. */
 #define LEAD_NS            NSEC_PER_SEC
 #define FAILURES_IN_ROW    3
-#define COMMAND_BYTES_MAX  (2UL << 20)
 #define FREQUENCY_FLOOR_HZ 11
 
 struct job {
@@ -21,15 +20,20 @@ struct job {
 	bool is_used;
 	bool is_configured;
 	bool is_stopping;
-	struct arena *arena; /* holds the command */
-	struct command command;
+	struct spec spec;     /* what windows are started with */
+	struct spec next;     /* of a change, from the next window on */
+	struct spec proven;   /* what spec was before a change of which no window came out yet */
+	uint64_t spec_number; /* grows with each change */
 	struct jobs_schedule schedule;
-	uint64_t next_ns; /* start of the next window */
+	uint64_t first_ns; /* start of the recording */
+	uint64_t next_ns;  /* start of the next window */
 	uint64_t frequency_hz;
 	struct loop_source *timer;
 	struct recorder recorders[JOBS_RECORDERS_MAX];
+	uint64_t recorder_spec[JOBS_RECORDERS_MAX]; /* the spec_number each works by */
 	uint64_t good, failed_in_row; /* window processes, also those that saw nothing */
 	uint64_t windows, samples;    /* in the spool */
+	uint64_t skipped;             /* windows for which no process was free */
 	uint64_t kernel_bytes;
 	enum command_state end_state; /* when stopping */
 	char end_text[COMMAND_TEXT_MAX];
@@ -63,7 +67,9 @@ static void job_clear(struct job *job)
 	for (size_t i = 0; i < JOBS_RECORDERS_MAX; i++)
 		recorder_kill(&job->recorders[i]);
 	loop_remove(job->timer);
-	arena_free(job->arena);
+	spec_done(&job->spec);
+	spec_done(&job->next);
+	spec_done(&job->proven);
 	*job = (struct job){0};
 }
 
@@ -105,7 +111,7 @@ uint64_t jobs_window_end(const struct jobs_schedule *s, uint64_t start_ns)
 
 static const char *name_of(const struct job *job)
 {
-	return job->is_configured ? "continuous" : job->command.id;
+	return job->is_configured ? "continuous" : job->spec.command.id;
 }
 
 static size_t recorders_running(const struct job *job)
@@ -142,6 +148,21 @@ static void end_all_if_idle(struct jobs *j)
 		done(j->end_data);
 }
 
+/* Changes that the recording did not live to see. */
+static void fail_changes(struct job *job)
+{
+	struct jobs *j = job->jobs;
+
+	if (job->end_state == COMMAND_RUNNING)
+		return; /* it goes on at the next start, and they with it */
+	if (spec_is_set(&job->proven))
+		set_state(j, job->spec.change_id, COMMAND_FAILED,
+			"the recording ended before a window of it came out", NULL);
+	if (spec_is_set(&job->next))
+		set_state(j, job->next.change_id, COMMAND_FAILED,
+			"the recording ended before its next window", NULL);
+}
+
 /* Nothing of it runs any more. */
 static void finish(struct job *job)
 {
@@ -150,15 +171,20 @@ static void finish(struct job *job)
 	enum command_state state = job->end_state;
 	char text[COMMAND_TEXT_MAX];
 	bool tell = !job->is_configured && state != COMMAND_RUNNING;
+	int n;
 
 	if (state == COMMAND_DONE && (job->good == 0 || job->failed_in_row > 0)) {
 		state = COMMAND_FAILED;
 		(void)snprintf(job->end_text, sizeof(job->end_text), "%s", job->error);
 	}
-	(void)snprintf(id, sizeof(id), "%s", job->command.id ? job->command.id : "");
-	(void)snprintf(text, sizeof(text), "%.440s%swindows=%llu samples=%llu", job->end_text,
+	(void)snprintf(id, sizeof(id), "%s", job->spec.command.id ? job->spec.command.id : "");
+	n = snprintf(text, sizeof(text), "%.400s%swindows=%llu samples=%llu", job->end_text,
 		job->end_text[0] ? "; " : "", (unsigned long long)job->windows,
 		(unsigned long long)job->samples);
+	if (job->skipped > 0)
+		(void)snprintf(text + n, sizeof(text) - (size_t)n, " skipped=%llu",
+			(unsigned long long)job->skipped);
+	fail_changes(job);
 	job_clear(job);
 	j->stats.running--;
 	(void)malloc_trim(0); /* dormant again: what is free goes back */
@@ -172,7 +198,8 @@ static void finish(struct job *job)
 /* No further window; what runs may finish. */
 static void stop(struct job *job, enum command_state state, const char *text)
 {
-	if (!job->is_stopping) {
+	/* Cancelled while its last window runs is cancelled, not done. */
+	if (!job->is_stopping || (state == COMMAND_CANCELLED && job->end_state == COMMAND_DONE)) {
 		job->is_stopping = true;
 		job->end_state = state;
 		(void)snprintf(job->end_text, sizeof(job->end_text), "%s", text);
@@ -261,13 +288,76 @@ static void miss_window(struct job *job, const char *why)
 	}
 }
 
+/* From now on windows are as spec says; an end in the past is the next boundary. */
+static void follow_spec(struct job *job)
+{
+	const struct daemon_conf *conf = job->jobs->options.conf;
+	const struct command *c = &job->spec.command;
+
+	job->spec_number++;
+	job->frequency_hz = c->frequency_hz > 0 ? c->frequency_hz : conf->frequency_hz;
+	job->schedule.window_ns = c->duration_ns > 0 ? conf->window_ns : conf->window_continuous_ns;
+	job->schedule.is_aligned = c->duration_ns == 0;
+	job->schedule.end_ns =
+		c->duration_ns > 0 ? job->first_ns + c->duration_ns : (uint64_t)UINT64_MAX;
+}
+
+/* A restart goes on with what the recording is now. */
+static void remember_spec(struct job *job)
+{
+	int e = commands_set(job->jobs->options.commands, job->spec.command.id, COMMAND_RUNNING, "",
+		&job->spec.command);
+
+	if (e < 0)
+		log_error("jobs", "remember a command", e, "id=%s", name_of(job));
+}
+
+static void apply_change(struct job *job)
+{
+	if (!spec_is_set(&job->next))
+		return;
+	if (spec_is_set(&job->proven))
+		set_state(job->jobs, job->spec.change_id, COMMAND_CANCELLED,
+			"replaced by the next change", NULL);
+	else
+		spec_move(&job->proven, &job->spec);
+	spec_move(&job->spec, &job->next);
+	follow_spec(job);
+	remember_spec(job);
+	log_info("jobs", "change a recording", "recording=%s change=%s frequency_hz=%llu",
+		name_of(job), job->spec.change_id, (unsigned long long)job->frequency_hz);
+}
+
+/* The first window by a change came out: it is done. Or it failed: the recording is as before. */
+static void settle_change(struct job *job, bool is_good, const char *why)
+{
+	if (is_good) {
+		spec_done(&job->proven);
+		set_state(job->jobs, job->spec.change_id, COMMAND_DONE, "", NULL);
+		job->spec.change_id[0] = '\0';
+		return;
+	}
+	set_state(job->jobs, job->spec.change_id, COMMAND_FAILED, why, NULL);
+	spec_move(&job->spec, &job->proven);
+	job->spec.change_id[0] = '\0';
+	job->failed_in_row = 0;
+	follow_spec(job);
+	remember_spec(job);
+}
+
 static void on_recorder(struct recorder *r, void *data)
 {
 	struct job *job = data;
 	struct jobs *j = job->jobs;
+	bool is_first_of_change = spec_is_set(&job->proven) &&
+				  job->recorder_spec[r - job->recorders] == job->spec_number;
 
+	if (is_first_of_change)
+		settle_change(job, r->is_good, r->error);
 	if (r->is_good)
 		take_window(job, r);
+	else if (is_first_of_change)
+		j->stats.windows_failed++;
 	else
 		miss_window(job, r->error);
 	/* Either may have ended the job by now, which empties its place. */
@@ -288,35 +378,55 @@ static struct recorder *free_recorder(struct job *job)
 	return NULL;
 }
 
+/*
+ * All processes still name and write earlier windows: this host does not keep up with windows this
+ * short. More processes would only slow it down, so the recording has a gap, which is counted.
+ */
+static void skip_window(struct job *job)
+{
+	struct jobs *j = job->jobs;
+
+	job->skipped++;
+	j->stats.windows_failed++;
+	(void)snprintf(j->last_error, sizeof(j->last_error),
+		"a window was skipped: those before it are not written yet; windows are too short "
+		"for this host");
+	log_warn("jobs", "start a window", 0, "recording=%s skipped=%llu why=\"%s\"", name_of(job),
+		(unsigned long long)job->skipped, j->last_error);
+}
+
 /* Starts the window's process; a window that cannot start is a failed one. */
 static void start_window(struct job *job, uint64_t start_ns, uint64_t end_ns)
 {
 	const struct jobs_options *o = &job->jobs->options;
 	struct recorder *r = free_recorder(job);
 	char path[SPOOL_PATH_MAX];
-	char why[RECORDER_TEXT_MAX];
 	struct recorder_request q = {
 		.conf = o->conf,
 		.instance = o->instance,
-		.command = &job->command,
-		.recording = job->is_configured ? "" : job->command.id,
+		.command = &job->spec.command,
+		.recording = job->is_configured ? "" : job->spec.command.id,
 		.spool_path = path,
 		.frequency_hz = job->frequency_hz,
 		.jitter_seed = rng_u64(o->rng) >> 1,
 		.start_ns = start_ns,
 		.end_ns = end_ns,
 	};
-	int e = r ? spool_reserve(o->spool, path, &q.place) : -EBUSY;
+	int e;
 
+	if (!r) {
+		skip_window(job);
+		return;
+	}
+	e = spool_reserve(o->spool, path, &q.place);
 	if (e == 0)
 		e = recorder_start(r, o->loop, &q, on_recorder, job);
-	if (e == 0)
+	if (e == 0) {
+		job->recorder_spec[r - job->recorders] = job->spec_number;
 		return;
-	(void)snprintf(why, sizeof(why), "%s",
-		e == -EBUSY ? "the windows before this one are not written yet"
-			    : strerrordesc_np(-e));
+	}
 	log_error("jobs", "start a window", e, "recording=%s", name_of(job));
-	miss_window(job, why);
+	miss_window(job, strerrordesc_np(-e));
 }
 
 static int on_due(struct loop *l, uint32_t events, void *data)
@@ -329,6 +439,13 @@ static int on_due(struct loop *l, uint32_t events, void *data)
 	loop_remove(job->timer);
 	job->timer = NULL;
 	job->schedule.clock_offset_ns = clock_offset_ns();
+	apply_change(job);
+	if (job->next_ns >= job->schedule.end_ns) {
+		if (spec_is_set(&job->proven))
+			settle_change(job, true, "");
+		schedule_next(job);
+		return 0;
+	}
 	start_ns = job->next_ns;
 	end_ns = jobs_window_end(&job->schedule, start_ns);
 	if (end_ns <= loop_now_ns()) {
@@ -361,40 +478,8 @@ static void schedule_next(struct job *job)
 		stop(job, COMMAND_FAILED, strerrordesc_np(-e));
 }
 
-static const char *const *copy_texts(struct arena *a, const char *const *texts, size_t count)
-{
-	const char **copy = arena_alloc(a, (count + 1) * sizeof(*copy));
-
-	for (size_t i = 0; copy && i < count; i++) {
-		copy[i] = arena_strdup(a, texts[i]);
-		if (!copy[i])
-			return NULL;
-	}
-	return copy;
-}
-
-static int copy_command(struct arena *a, const struct command *c, struct command *ret)
-{
-	uint64_t *pids = arena_alloc(a, (c->pid_count + 1) * sizeof(*pids));
-	struct command copy = *c;
-
-	copy.id = arena_strdup(a, c->id);
-	copy.view = arena_strdup(a, c->view);
-	copy.target = "";
-	copy.comms = copy_texts(a, c->comms, c->comm_count);
-	copy.cgroups = copy_texts(a, c->cgroups, c->cgroup_count);
-	if (!pids || !copy.id || !copy.view || !copy.comms || !copy.cgroups)
-		return -ENOMEM;
-	if (c->pid_count > 0)
-		memcpy(pids, c->pids, c->pid_count * sizeof(*pids));
-	copy.pids = pids;
-	*ret = copy;
-	return 0;
-}
-
 static struct job *new_job(struct jobs *j, const struct command *c)
 {
-	const struct daemon_conf *conf = j->options.conf;
 	struct job *job = NULL;
 
 	for (size_t i = 0; i < JOBS_MAX && !job; i++)
@@ -402,18 +487,13 @@ static struct job *new_job(struct jobs *j, const struct command *c)
 			job = &j->list[i];
 	if (!job)
 		return NULL;
-	*job = (struct job){.jobs = j, .is_used = true, .arena = arena_new(COMMAND_BYTES_MAX)};
-	if (!job->arena || copy_command(job->arena, c, &job->command) < 0) {
+	*job = (struct job){.jobs = j, .is_used = true};
+	if (spec_init(c, &job->spec) < 0) {
 		job_clear(job);
 		return NULL;
 	}
-	job->frequency_hz = c->frequency_hz > 0 ? c->frequency_hz : conf->frequency_hz;
-	job->next_ns = loop_now_ns() + LEAD_NS;
-	job->schedule = (struct jobs_schedule){
-		.window_ns = c->duration_ns > 0 ? conf->window_ns : conf->window_continuous_ns,
-		.is_aligned = c->duration_ns == 0,
-		.end_ns = c->duration_ns > 0 ? job->next_ns + c->duration_ns : UINT64_MAX,
-	};
+	job->first_ns = job->next_ns = loop_now_ns() + LEAD_NS;
+	follow_spec(job);
 	j->stats.running++;
 	return job;
 }
@@ -450,20 +530,66 @@ void jobs_start_configured(struct jobs *j)
 	j->options.on_change(j->options.data);
 }
 
-bool jobs_stop(struct jobs *j, const char *target, const char *by)
+static struct job *find(struct jobs *j, const char *id)
 {
 	for (size_t i = 0; i < JOBS_MAX; i++) {
 		struct job *job = &j->list[i];
-		char text[COMMAND_TEXT_MAX];
 
-		if (!job->is_used || job->is_configured || strcmp(job->command.id, target) != 0)
-			continue;
-		(void)snprintf(text, sizeof(text), "stopped by %s", by);
-		interrupt(job);
-		stop(job, COMMAND_CANCELLED, text);
-		return true;
+		if (job->is_used && !job->is_configured && strcmp(job->spec.command.id, id) == 0)
+			return job;
 	}
-	return false;
+	return NULL;
+}
+
+bool jobs_stop(struct jobs *j, const char *target, const char *by)
+{
+	struct job *job = find(j, target);
+	char text[COMMAND_TEXT_MAX];
+
+	if (!job)
+		return false;
+	(void)snprintf(text, sizeof(text), "stopped by %s", by);
+	interrupt(job);
+	stop(job, COMMAND_CANCELLED, text);
+	return true;
+}
+
+/* No further window was to come; with a later end there is one. */
+static bool go_on(struct job *job)
+{
+	uint64_t duration_ns = job->next.command.duration_ns;
+
+	if (job->end_state != COMMAND_DONE ||
+		(duration_ns > 0 && job->first_ns + duration_ns <= job->next_ns))
+		return false;
+	job->is_stopping = false;
+	apply_change(job);
+	schedule_next(job);
+	return true;
+}
+
+void jobs_change(struct jobs *j, const struct command *c)
+{
+	struct job *job = find(j, c->target);
+
+	if (!job) {
+		set_state(
+			j, c->id, COMMAND_FAILED, "nothing to change: it does not run here", NULL);
+		return;
+	}
+	if (spec_is_set(&job->next))
+		set_state(j, job->next.change_id, COMMAND_CANCELLED, "replaced by the next change",
+			NULL);
+	spec_done(&job->next);
+	if (spec_change(&job->spec.command, c, &job->next) < 0) {
+		set_state(j, c->id, COMMAND_FAILED, strerrordesc_np(ENOMEM), NULL);
+		return;
+	}
+	set_state(j, c->id, COMMAND_RUNNING, "", c);
+	if (job->is_stopping && !go_on(job)) {
+		spec_done(&job->next);
+		set_state(j, c->id, COMMAND_FAILED, "its last window runs already", NULL);
+	}
 }
 
 void jobs_end(struct jobs *j, void (*done)(void *data), void *data)

@@ -5,7 +5,8 @@
  *
  * A command's end, as it is told to the backend: done when at least one window came out and none
  * failed at the end; failed with the recorder's own words when the first window or three in a row
- * fail; cancelled by a stop command. The configured continuous recording ("continuous = on") has no
+ * fail; cancelled by a stop command, in its last window, too. A window for which no process is free
+ * because the host is slow is skipped and counted ("skipped=N"). The configured continuous recording ("continuous = on") has no
  * command: it starts anew at the next boundary whatever happened.
  */
 #ifndef AGENT_DAEMON_JOBS_H
@@ -53,6 +54,12 @@ void jobs_free(struct jobs *j); /* accepts NULL; kills what runs */
  */
 void jobs_start(struct jobs *j, const struct command *c);
 void jobs_start_configured(struct jobs *j);
+/*
+ * Queues a change command for the next window of its target. It is acknowledged as running, and as
+ * done when the first window by it came out; when that window fails, so has the change, and the
+ * recording goes on as before it. Of two that wait for one boundary the later counts.
+ */
+void jobs_change(struct jobs *j, const struct command *c);
 /* Ends the recording of that command now; what it has is kept. False: it does not run. */
 bool jobs_stop(struct jobs *j, const char *target, const char *by);
 /*

@@ -82,6 +82,10 @@ static int fill(struct arguments *a, const struct recorder_request *q)
 		add_option(a, "comm", c->comms[i]);
 	for (size_t i = 0; i < c->cgroup_count; i++)
 		add_option(a, "cgroup", c->cgroups[i]);
+	for (size_t i = 0; i < c->container_count; i++)
+		add_option(a, "container", c->containers[i]);
+	for (size_t i = 0; i < q->conf->service_rules.count; i++)
+		add_option(a, "service-rule", q->conf->service_rules.str[i]);
 	return a->is_full ? -E2BIG : 0;
 }
 

@@ -7,11 +7,17 @@ B=${1:-build}
 A=$B/flame-agent
 W=$B/workloads
 T=$(mktemp -d) || exit 3
-bg=() agent="" backend="" port=0
+bg=() agent="" backend="" port=0 cg=""
 cleanup() {
 	for p in "${bg[@]}"; do kill "$p" 2>/dev/null; done
+	[ -z "$cg" ] || remove_cgroups
 	[ -z "$agent" ] || kill -9 "$agent" 2>/dev/null
 	rm -rf "$T"
+}
+# A cgroup can be removed when the last process in it has ended.
+remove_cgroups() {
+	local deadline=$((SECONDS + 10))
+	until find "$cg" -depth -type d -exec rmdir {} + 2>/dev/null || [ ! -d "$cg" ] || [ $SECONDS -ge $deadline ]; do sleep 0.05; done
 }
 trap cleanup EXIT
 failed=0
@@ -219,6 +225,115 @@ acked k2 'done stopped'
 holds $? "and is done itself" "$(grep k2 "$T/be/acks")"
 say_commands '[]'
 stop_agent
+
+# --- changed while it runs
+
+rm -f "$T"/be/push/*
+G1='{"id":"g1","kind":"start","frequency_hz":997,"duration_s":0,"comms":["cpu_split"]}'
+g2='{"id":"g2","kind":"change","target":"g1","frequency_hz":499,"duration_s":0,"comms":["cpu_split"]}'
+say_commands "[$G1]"
+start_agent --window-continuous 2s --cpu-limit 100
+until_true 15 came ok 1
+say_commands "[$G1,$g2]"
+until_true 10 acked g2 running
+holds $? "a change is acknowledged when it waits for its window" "$(tail -n 3 "$T/be/acks")"
+until_true 15 acked g2 done
+holds $? "and done when the first window by it came out" "$(tail -n 3 "$T/be/acks")"
+n=$(count ok)
+until_true 15 came ok $((n + 1))
+judge "the rate changes at a window's boundary" rates "$T/be" 997 499
+say_commands "[$G1,$g2,{\"id\":\"g3\",\"kind\":\"change\",\"target\":\"g1\",\"pids\":[4194303]},
+	{\"id\":\"g4\",\"kind\":\"change\",\"target\":\"nobody\"}]"
+until_true 15 acked g3 'failed process 4194303 does not exist'
+holds $? "a change that cannot be recorded fails with its reason" "$(tail -n 3 "$T/be/acks")"
+acked g4 'failed nothing to change'
+holds $? "and so does one of a recording that does not run" "$(grep g4 "$T/be/acks")"
+n=$(count ok)
+until_true 15 came ok $((n + 2))
+judge "the recording goes on as before it" rates "$T/be" 997 499
+[ "$(grep -c 'action="change a recording" recording=g1 change=g2' "$T/agent.log")" = 1 ]
+holds $? "a change delivered again is not made again" "$(grep 'change a recording' "$T/agent.log")"
+{ kill -9 "$agent"; wait "$agent"; } 2>/dev/null
+n=$(count ok)
+start_agent --window-continuous 2s --cpu-limit 100
+until_true 15 came ok $((n + 1))
+judge "after kill -9 it goes on as it was changed" rates "$T/be" 997 499
+say_commands "[$G1,$g2,{\"id\":\"g5\",\"kind\":\"change\",\"target\":\"g1\",\"duration_s\":1}]"
+until_true 15 acked g5 done
+until_true 15 acked g1 'done windows='
+holds $? "a duration that is over ends it at the next boundary" "$(tail -n 3 "$T/be/acks")"
+say_commands '[]'
+stop_agent
+
+# --- cancelled in the last window
+
+start_agent --window 60s
+say_commands '[{"id":"l1","kind":"start","duration_s":30}]'
+until_true 10 hold_some
+until_true 10 acked l1 running
+say_commands '[{"id":"l1","kind":"start","duration_s":30},{"id":"l2","kind":"stop","target":"l1"}]'
+until_true 10 acked l1 'cancelled stopped by l2'
+holds $? "what is stopped in its last window is cancelled, not done" "$(grep '^l1' "$T/be/acks")"
+stop_agent
+
+# --- a host that does not keep up
+
+start_agent --window 1s
+say_commands '[{"id":"w1","kind":"start","duration_s":12,"frequency_hz":49}]'
+until_true 10 acked w1 running
+# Those that sample already: half a second after their start, for one second.
+halt_recorders() {
+	local p
+	for p in $(recorders); do [ "$(ps -o etimes= -p "$p")" -lt 1 ] || kill -STOP "$p"; done
+	grep -q 'action="start a window" recording=w1 skipped=' "$T/agent.log"
+}
+until_true 15 halt_recorders
+holds $? "a window for which no process is free is skipped" "$(tail -n 3 "$T/agent.log")"
+go_on() { kill -CONT $(recorders); acked w1 '(done|failed .*;) windows=[1-9][0-9]* samples=[0-9]* skipped=[1-9]'; }
+until_true 30 go_on
+holds $? "and counted when the recording ends, which has the others" "$(grep '^w1' "$T/be/acks" | tail -n 1)"
+say_commands '[]'
+stop_agent
+
+# --- filters
+
+mount=$(awk '/ - cgroup2 / { print $5; exit }' /proc/self/mountinfo)
+if [ -n "$mount" ] && mkdir "$mount/flame-e2e-$$" 2>/dev/null; then
+	cg=$mount/flame-e2e-$$
+	id=$(printf '%064x' $$)
+	mkdir "$cg/web.service" "$cg/docker-$id.scope"
+	for dir in web.service "docker-$id.scope"; do
+		sh -c 'echo $$ >"$1/cgroup.procs"; exec "$2" --seconds 60' sh "$cg/$dir" "$W/cpu_split" >/dev/null &
+		bg+=($!)
+	done
+	start_agent --service-rule 'cgroup:/flame-e2e-*/docker-*=ruled'
+	# filtered ID JSON : starts with the filter, waits for its end
+	filtered() {
+		rm -f "$T"/be/push/*
+		say_commands "[{\"id\":\"$1\",\"kind\":\"start\",\"duration_s\":2,$2}]"
+		until_true 15 acked "$1" '(done|failed)'
+		until_true 5 empty_spool
+	}
+	filtered x1 "\"cgroups\":[\"/flame-e2e-$$/web.service\"]"
+	judge "a cgroup is filtered, and its unit is the service" only "$T/be" web comm=cpu_split "cgroup=/flame-e2e-$$/web.service" "/web.service"
+	filtered x2 "\"cgroups\":[\"$(stat -c %i "$cg/web.service")\"],\"comms\":[\"cpu_split\",\"other\"]"
+	judge "a cgroup by its id and a name together" only "$T/be" web comm=cpu_split "cgroup=/flame-e2e-$$/web.service" '"comms":["cpu_split","other"]'
+	filtered x3 "\"containers\":[\"$(printf %.61s "$id")\"]"
+	judge "a container by the beginning of its id, its service by a rule" only "$T/be" ruled "container=${id:0:12}" '"containers":'
+	filtered x4 "\"cgroups\":[\"/flame-e2e-$$\"],\"comms\":[\"nobody\"]"
+	acked x4 'done windows=0' && [ "$(count ok)" = 0 ]
+	holds $? "kinds of filters are combined by AND" "$(grep x4 "$T/be/acks"), $(count ok) pushes"
+	filtered x5 '"cgroups":["/no/such"]'
+	acked x5 "failed cgroup '/no/such' does not exist"
+	holds $? "a cgroup that does not exist fails by name" "$(grep x5 "$T/be/acks")"
+	filtered x6 '"containers":["abcdefabcdef"]'
+	acked x6 "failed no container here has an id that begins with 'abcdefabcdef'"
+	holds $? "and a container, too" "$(grep x6 "$T/be/acks")"
+	say_commands '[]'
+	stop_agent
+else
+	echo "skip filters by cgroup: no writable cgroup2 mount"
+fi
 
 # --- the backend is down, refuses, fails, cuts
 

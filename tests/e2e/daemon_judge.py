@@ -130,7 +130,7 @@ def shares(directory, truth):
 
 
 def labels(directory, host):
-    """Every series says where it comes from, has its id, and its samples are of one program."""
+    """Every series says where it comes from and has its id; a program without a unit is a service by its name."""
     count = 0
     for name, series in pushes(directory):
         for l, window, p in series:
@@ -139,9 +139,10 @@ def labels(directory, host):
             assert l["__name__"] == "process_cpu" and l["view"] == "cpu" and l["host"] == host, l
             assert len(window) == 36, window
             assert p.comments["event"] == "cpu-clock" and "sigma_ns" in p.comments, p.comments
-            if l["service_name"] != "kernel":
+            assert not any("service" in x for _, _, x in p.samples), "the series says it"
+            if l["service_name"] == "cpu_split":
                 comms = set(x["comm"] for _, _, x in p.samples)
-                assert comms == {l["service_name"]}, "%s holds %s" % (l["service_name"], comms)
+                assert comms == {"cpu_split"}, "%s holds %s" % (l["service_name"], comms)
     assert count > 0, "no series came"
 
 
@@ -164,6 +165,37 @@ def aligned(directory, seconds):
     assert len(ends) >= 2, ends
     off = sorted(min(e / 1e9 % float(seconds), -e / 1e9 % float(seconds)) for e in ends)
     assert off[(len(off) - 1) // 2] < 0.2, "ends are off by %s s" % off
+
+
+def only(directory, service, *wants):
+    """Samples came, all in SERVICE, all with each LABEL=VALUE, and flame.filter has each TEXT without "="."""
+    count = 0
+    for _, series in pushes(directory):
+        for l, _, p in series:
+            assert l["service_name"] == service, l
+            for _, _, got in p.samples:
+                count += 1
+                for key, value in (w.split("=", 1) for w in wants if "=" in w):
+                    assert str(got.get(key)) == value, "%s is %r" % (key, got.get(key))
+            for text in (w for w in wants if "=" not in w):
+                assert text in p.comments["filter"], p.comments
+    assert count > 0, "no sample came"
+
+
+def rates(directory, *wants):
+    """The windows' rates are WANTS, each for at least one window, in this order; and none overlaps the next."""
+    spans = {}
+    for _, series in pushes(directory):
+        for _, _, p in series:
+            spans[p.start_ns] = (p.duration_ns, p.comments["frequency_hz"])
+    starts = sorted(spans)
+    seen = []
+    for start in starts:
+        if not seen or seen[-1] != spans[start][1]:
+            seen.append(spans[start][1])
+    assert seen == list(wants), "%s: %s" % (seen, [(s, spans[s]) for s in starts])
+    for a, b in zip(starts, starts[1:]):
+        assert b - (a + spans[a][0]) > -0.3e9, "%d overlaps %d" % (a, b)
 
 
 def ordered(directory, count):
@@ -204,7 +236,7 @@ def heartbeat(directory, *wants):
 def main():
     what = sys.argv[1]
     try:
-        {f.__name__: f for f in (shares, labels, windows, aligned, ordered, retried, heartbeat)}[what](*sys.argv[2:])
+        {f.__name__: f for f in (shares, labels, windows, aligned, only, rates, ordered, retried, heartbeat)}[what](*sys.argv[2:])
     except (AssertionError, KeyError, IndexError, OSError) as e:
         print("%s: %s" % (type(e).__name__, e))
         sys.exit(1)

@@ -21,7 +21,11 @@ static void check(const struct command *c, struct arena *a)
 	assert(c->duration_ns <= COMMANDS_DURATION_MAX_S * NSEC_PER_SEC);
 	assert(c->frequency_hz <= 10000);
 	assert(c->pid_count <= COMMANDS_FILTER_MAX && c->comm_count <= COMMANDS_FILTER_MAX &&
-		c->cgroup_count <= COMMANDS_FILTER_MAX);
+		c->cgroup_count <= COMMANDS_FILTER_MAX &&
+		c->container_count <= COMMANDS_FILTER_MAX);
+	assert((c->kind == COMMAND_START) == !*c->target);
+	for (size_t i = 0; i < c->container_count; i++)
+		assert(strlen(c->containers[i]) >= 1 && strlen(c->containers[i]) <= 64);
 	for (size_t i = 0; i < c->pid_count; i++)
 		assert(c->pids[i] >= 1 && c->pids[i] <= 4194304);
 	for (size_t i = 0; i < c->comm_count; i++)
@@ -32,7 +36,8 @@ static void check(const struct command *c, struct arena *a)
 		return; /* the arena is full */
 	assert(commands_write_one(&again, &twice) == 0 || buf_error(&twice) < 0);
 	/* Malformed UTF-8 is repaired on the first way out, so only its form may have changed. */
-	assert(again.kind == c->kind && again.pid_count == c->pid_count);
+	assert(again.kind == c->kind && again.pid_count == c->pid_count &&
+		again.container_count == c->container_count);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

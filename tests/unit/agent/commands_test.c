@@ -91,6 +91,32 @@ Test(commands, a_stop_command_needs_a_target)
 	cr_assert_not_null(problem_of("\"kind\":\"stop\",\"target\":\"../x\""));
 }
 
+Test(commands, a_change_has_a_target_and_everything_a_start_has)
+{
+	struct commands_reply r =
+		must_read(HEAD "{\"id\":\"x\",\"kind\":\"change\",\"target\":\"c-1\","
+			       "\"frequency_hz\":7,\"duration_s\":0,"
+			       "\"containers\":[\"0123ab\"]}]}");
+	const struct command *c = &r.commands[0];
+	struct buf json = BUF_INIT(4096);
+	struct command again;
+	const char *why;
+
+	cr_assert_null(c->problem);
+	cr_assert_eq(c->kind, COMMAND_CHANGE);
+	cr_assert_str_eq(c->target, "c-1");
+	cr_assert_eq(c->frequency_hz, 7);
+	cr_assert_eq(c->duration_ns, 0);
+	cr_assert_eq(commands_write_one(c, &json), 0);
+	cr_assert_eq(commands_read_one(json.data, json.size, arena, &why, &again), 0);
+	cr_assert_eq(again.kind, COMMAND_CHANGE);
+	cr_assert_str_eq(again.target, "c-1");
+	cr_assert_eq(again.container_count, 1);
+	cr_assert_str_eq(again.containers[0], "0123ab");
+	cr_assert_not_null(problem_of("\"kind\":\"change\""));
+	buf_done(&json);
+}
+
 Test(commands, absurd_parameters_are_refused_by_name)
 {
 	static const struct {
@@ -107,6 +133,8 @@ Test(commands, absurd_parameters_are_refused_by_name)
 		{"\"kind\":\"start\",\"comms\":[7]", "comms"},
 		{"\"kind\":\"start\",\"view\":\"wall\"", "view"},
 		{"\"kind\":\"start\",\"deadline_unix_ms\":1e99", "deadline"},
+		{"\"kind\":\"start\",\"containers\":[7]", "containers"},
+		{"\"kind\":\"change\",\"target\":\"a\",\"frequency_hz\":-1", "frequency_hz"},
 		{"\"kind\":\"reboot\"", "kind"},
 		{"\"view\":\"cpu\"", "kind"},
 	};

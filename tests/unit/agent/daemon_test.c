@@ -6,6 +6,7 @@
 #include "agent/daemon_conf.h"
 #include "agent/daemon_jobs.h"
 #include "agent/daemon_recorder.h"
+#include "agent/daemon_spec.h"
 #include "agent/daemon_state.h"
 #include "base/child.h"
 #include "base/def.h"
@@ -74,6 +75,8 @@ Test(daemon, a_wrong_config_is_refused_with_file_and_line)
 	refuses("backend = ftp://x\n", "agent.conf:1: backend:", "http[s]");
 	refuses("backend = https://u:p@x\n", "agent.conf:1: backend:", "http[s]");
 	refuses("frequency = 0\n", "agent.conf:1:", "1..10000");
+	refuses("service-rule = comm:a=b\n# x\nservice-rule = nginx=web\n",
+		"agent.conf:3: service-rule:", "comm:PATTERN=NAME");
 	refuses("state-dir = here\n", "agent.conf:1: state-dir:", "absolute");
 }
 
@@ -149,6 +152,45 @@ Test(daemon, a_second_one_is_told_who_has_the_lock)
 	(void)close(fd);
 	cr_assert_eq(daemon_state_lock(dir, &fd2, &pid), 0, "a stale file is harmless");
 	(void)close(fd2);
+}
+
+Test(daemon, a_change_keeps_who_the_recording_is_and_replaces_what_it_does)
+{
+	const uint64_t pid = 7;
+	const char *const comms[] = {"a"};
+	struct command start = {.id = "s1",
+		.target = "",
+		.view = "cpu",
+		.frequency_hz = 99,
+		.deadline_unix_ms = 5,
+		.comms = comms,
+		.comm_count = 1};
+	struct command change = {.id = "x1",
+		.kind = COMMAND_CHANGE,
+		.target = "s1",
+		.view = "wall",
+		.frequency_hz = 7,
+		.duration_ns = 9,
+		.pids = &pid,
+		.pid_count = 1,
+		.containers = comms,
+		.container_count = 1};
+	struct spec s = {0}, moved = {0};
+
+	cr_assert_eq(spec_change(&start, &change, &s), 0);
+	cr_assert_str_eq(s.command.id, "s1");
+	cr_assert_eq(s.command.kind, COMMAND_START);
+	cr_assert_str_eq(s.command.view, "cpu");
+	cr_assert_eq(s.command.deadline_unix_ms, 5);
+	cr_assert_str_eq(s.change_id, "x1");
+	cr_assert_eq(s.command.frequency_hz, 7);
+	cr_assert_eq(s.command.duration_ns, 9);
+	cr_assert_eq(s.command.pids[0], 7);
+	cr_assert_eq(s.command.comm_count, 0);
+	cr_assert_str_eq(s.command.containers[0], "a");
+	spec_move(&moved, &s);
+	cr_assert(spec_is_set(&moved) && !spec_is_set(&s));
+	spec_done(&moved);
 }
 
 #define S NSEC_PER_SEC
