@@ -87,6 +87,7 @@ enum unwind_where {
 	UNWIND_SAME,      /* still in its register */
 	UNWIND_AT_CFA,    /* at cfa + offset */
 	UNWIND_IN_REG,    /* in register ra_offset or fp_offset; interrupted frames only */
+	UNWIND_AT_FP,     /* fp only: at fp + fp_offset; realigned stacks, with UNWIND_CFA_DEREF */
 	UNWIND_UNDEFINED, /* fp only: gone; what needs it ends the walk */
 };
 
