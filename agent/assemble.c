@@ -106,6 +106,22 @@ const char *assemble_marker(uint32_t end, uint32_t flags)
 	case SAMPLE_END_NO_USER:
 		/* A kernel thread's stack is complete without a user part. */
 		return flags & STACK_RECORD_KTHREAD ? NULL : "[truncated: no user registers]";
+	case SAMPLE_END_NO_TABLE:
+		return "[truncated: unwind table not built in time]";
+	case SAMPLE_END_NO_MAPPING:
+		return "[truncated: address in no mapping]";
+	case SAMPLE_END_NO_CFI:
+		return "[truncated: no unwind information]";
+	case SAMPLE_END_BROKEN_CFI:
+		return "[truncated: broken unwind information]";
+	case SAMPLE_END_TABLE_FULL:
+		return "[truncated: unwind tables full]";
+	case SAMPLE_END_UNSUPPORTED:
+		return "[truncated: unwind rule not supported]";
+	case SAMPLE_END_BAD_CFA:
+		return "[truncated: stack makes no sense]";
+	case SAMPLE_END_SHORT_COPY:
+		return "[truncated: deeper than the kept stack]";
 	default:
 		return "[truncated]";
 	}

@@ -110,6 +110,18 @@ static int size_filter(struct collector *c)
 	return r;
 }
 
+/* Frame pointers only: what the tables would take is not made. */
+static int leave_out_tables(struct collector *c)
+{
+	struct bpf_map *maps[] = {c->skel->maps.slabs, c->skel->maps.dirs, c->skel->maps.rules,
+		c->skel->maps.slab_used, c->skel->maps.procs, c->skel->maps.deferred};
+	int r = bpf_program__set_autoload(c->skel->progs.resume, false);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(maps); i++)
+		r = bpf_map__set_max_entries(maps[i], 1);
+	return r;
+}
+
 static int load(struct collector *c)
 {
 	const struct collect_options *o = &c->options;
@@ -120,12 +132,15 @@ static int load(struct collector *c)
 		return -errno;
 	c->skel->rodata->stacks_max = o->stacks_max;
 	c->skel->rodata->key_tids = o->key_tids;
+	c->skel->rodata->unwind_fp = true;
 	c->skel->rodata->period_max_ns = events_clock(c->events)->period_max_ns;
 	r = bpf_map__set_max_entries(c->skel->maps.stacks, o->stacks_max);
 	if (r == 0)
 		r = bpf_map__set_max_entries(c->skel->maps.ledger, o->ledger_max);
 	if (r == 0)
 		r = size_filter(c);
+	if (r == 0)
+		r = leave_out_tables(c);
 	if (r == 0)
 		r = collect_bpf__load(c->skel);
 	return r < 0 ? r : fill_filter(c);

@@ -27,6 +27,14 @@ static const char *const end_names[SAMPLE_END_COUNT] = {
 	[SAMPLE_END_UNREADABLE] = "unreadable",
 	[SAMPLE_END_DEPTH] = "depth",
 	[SAMPLE_END_NO_USER] = "no_user",
+	[SAMPLE_END_NO_TABLE] = "no_table",
+	[SAMPLE_END_NO_MAPPING] = "no_mapping",
+	[SAMPLE_END_NO_CFI] = "no_cfi",
+	[SAMPLE_END_BROKEN_CFI] = "broken_cfi",
+	[SAMPLE_END_TABLE_FULL] = "table_full",
+	[SAMPLE_END_UNSUPPORTED] = "unsupported",
+	[SAMPLE_END_BAD_CFA] = "bad_cfa",
+	[SAMPLE_END_SHORT_COPY] = "short_copy",
 };
 
 const char *summary_loss_name(enum sample_loss loss)
@@ -351,6 +359,14 @@ static void text_ends(const struct summary *s, struct buf *out)
 		[SAMPLE_END_UNREADABLE] = "not readable",
 		[SAMPLE_END_DEPTH] = "too deep",
 		[SAMPLE_END_NO_USER] = "kernel only",
+		[SAMPLE_END_NO_TABLE] = "without a table in time",
+		[SAMPLE_END_NO_MAPPING] = "cut at an address in no mapping",
+		[SAMPLE_END_NO_CFI] = "cut at code without unwind information",
+		[SAMPLE_END_BROKEN_CFI] = "cut at broken unwind information",
+		[SAMPLE_END_TABLE_FULL] = "cut for want of table memory",
+		[SAMPLE_END_UNSUPPORTED] = "cut at an unsupported rule",
+		[SAMPLE_END_BAD_CFA] = "cut where the stack made no sense",
+		[SAMPLE_END_SHORT_COPY] = "deeper than was kept",
 	};
 
 	(void)buf_append_str(out, "  stacks     ");

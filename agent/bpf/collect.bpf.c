@@ -52,19 +52,12 @@
 
 #include "agent/bpf/sample.h"
 
-#define UNWIND_READ(dst, size, address) bpf_probe_read_user(dst, size, (const void *)(address))
-#include "agent/bpf/unwind.h"
-
+#include "agent/bpf/deferred.h"
 #include "agent/bpf/filter.h"
-
-#define E2BIG  7
-#define EBUSY  16
-#define EEXIST 17
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set before loading. */
-const volatile __u32 stacks_max = 16384; /* as the map's max_entries */
 const volatile __u64 period_max_ns;
 const volatile bool key_tids;
 
@@ -73,34 +66,11 @@ volatile __u64 armed_ns; /* the ledger follows states since */
 volatile __u64 start_ns;
 volatile __u64 stop_ns;
 
-__u64 stack_count; /* keys in stacks */
-
-enum { FRAMES_MASK = 1023 };
-
 struct running {
 	__u64 task; /* its address, as an identity */
 	__u64 since_ns;
 	struct ledger_key key;
 };
-
-struct process_key {
-	__u64 start_ns;
-	__u32 tgid;
-	__u32 exec_id;
-};
-
-#pragma clang diagnostic ignored "-Wgnu-variable-sized-type-not-at-end"
-struct scratch {
-	struct stack_record record; /* its frames[] are these */
-	__u64 frames[FRAMES_MASK + 1];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct stack_key);
-	__type(value, struct stack_value);
-} stacks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -108,19 +78,6 @@ struct {
 	__type(key, struct ledger_key);
 	__type(value, struct ledger_value);
 } ledger SEC(".maps");
-
-/* Processes that user space was told of: the first stack of one wakes it, later ones do not. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct process_key);
-	__type(value, __u32);
-} processes SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 512 * 1024);
-} ring SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -143,8 +100,6 @@ struct {
 	__type(value, struct running);
 } on_cpu SEC(".maps");
 
-static const __u32 zero;
-
 static __always_inline bool in_window(__u64 now)
 {
 	__u64 start = start_ns;
@@ -153,107 +108,94 @@ static __always_inline bool in_window(__u64 now)
 	return start != 0 && now >= start && (stop == 0 || now < stop);
 }
 
-static __always_inline void count(struct sample_count *c, __u64 weight)
-{
-	c->samples++;
-	c->weight_ns += weight;
-}
-
-static __always_inline __u64 square_us2(__u64 weight_ns)
-{
-	__u64 us = weight_ns / 1000;
-
-	return us * us;
-}
-
 /*
  * ---- Stacks
  */
 
-struct walk {
-	struct unwind_state state;
-	struct scratch *scratch;
-	__u32 used; /* frames in scratch, kernel ones included */
-	__u32 limit;
-	__u64 hash;
-	int end;
-};
+/* UNWIND_REGS by DWARF number. A macro, because regs may be the context, which no pointer may stand for. */
+#define COPY_REGS(to, regs)            \
+	do {                           \
+		(to)[0] = (regs).ax;   \
+		(to)[1] = (regs).dx;   \
+		(to)[2] = (regs).cx;   \
+		(to)[3] = (regs).bx;   \
+		(to)[4] = (regs).si;   \
+		(to)[5] = (regs).di;   \
+		(to)[6] = (regs).bp;   \
+		(to)[7] = (regs).sp;   \
+		(to)[8] = (regs).r8;   \
+		(to)[9] = (regs).r9;   \
+		(to)[10] = (regs).r10; \
+		(to)[11] = (regs).r11; \
+		(to)[12] = (regs).r12; \
+		(to)[13] = (regs).r13; \
+		(to)[14] = (regs).r14; \
+		(to)[15] = (regs).r15; \
+	} while (0)
 
-static long walk_one(__u32 i, struct walk *w)
-{
-	w->scratch->frames[w->used & FRAMES_MASK] = w->state.pc;
-	w->used++;
-	w->hash = unwind_hash(w->hash, w->state.pc);
-	w->end = unwind_step(&w->state);
-	return w->end != UNWIND_GO_ON;
-}
-
-static __always_inline void walk_user(struct walk *w, const struct pt_regs *regs)
+/* Where the user part begins. False: a 32-bit program, whose frames are others; its pc only. */
+static __always_inline bool take_registers(
+	struct bpf_perf_event_data *ctx, struct scratch *s, struct task_struct *task)
 {
 	enum { CS_USER_64 = 0x33 };
+	struct unwind_state *u = &s->walk.state;
+	__u64 cs;
 
-	w->state.pc = regs->ip;
-	w->state.sp = regs->sp;
-	w->state.fp = regs->bp;
-	if (regs->ip < UNWIND_USER_START || regs->ip >= UNWIND_USER_END) {
-		w->end = SAMPLE_END_NO_USER;
-		return;
+	u->is_call = 0;
+	if ((ctx->regs.cs & 3) == 3) {
+		COPY_REGS(u->regs, ctx->regs);
+		u->pc = ctx->regs.ip;
+		cs = ctx->regs.cs;
+		s->record.flags |= STACK_RECORD_INTERRUPTED;
+		barrier();
+	} else {
+		struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
+
+		/* Left zero when it fails, which ends the stack as NO_USER. */
+		__builtin_memset(&s->regs, 0, sizeof(s->regs));
+		if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0)
+			(void)bpf_probe_read_kernel(&s->regs, sizeof(s->regs), saved);
+		COPY_REGS(u->regs, s->regs);
+		u->pc = s->regs.ip;
+		cs = s->regs.cs;
+		if ((long)s->regs.orig_ax < 0)
+			s->record.flags |= STACK_RECORD_INTERRUPTED;
+		else
+			u->is_call = 1; /* see unwind_cfi.h */
 	}
-	/* A 32-bit program has 4-byte frame records: its pc only. */
-	if ((regs->cs & 0xffff) != CS_USER_64)
-		w->state.fp = 1;
-	w->end = UNWIND_GO_ON;
-	bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one, w, 0);
-	if (w->end == UNWIND_GO_ON)
-		w->end = SAMPLE_END_DEPTH;
-}
-
-static long hash_one(__u32 i, struct walk *w)
-{
-	if (i >= w->used)
-		return 1;
-	w->hash = unwind_hash(w->hash, w->scratch->frames[i & FRAMES_MASK]);
-	return 0;
+	u->sp = u->regs[UNWIND_REG_SP];
+	u->fp = u->regs[UNWIND_REG_FP];
+	u->regs_known = 1;
+	if ((cs & 0xffff) == CS_USER_64)
+		return true;
+	u->fp = UNWIND_FP_GONE;
+	return false;
 }
 
 /* Kernel frames first, if the kernel was interrupted; then the user's. Fills record and frames. */
-static __always_inline void take_stack(struct bpf_perf_event_data *ctx, struct scratch *s,
-	struct task_struct *task, struct walk *w)
+static __always_inline void take_stack(
+	struct bpf_perf_event_data *ctx, struct scratch *s, struct task_struct *task)
 {
 	struct stack_record *r = &s->record;
-	struct pt_regs regs = {};
-	bool user_mode = (ctx->regs.cs & 3) == 3;
+	bool has_tables;
 
 	r->kernel_count = 0;
 	r->flags = 0;
-	if (!user_mode) {
+	if ((ctx->regs.cs & 3) != 3) {
 		long size =
 			bpf_get_stack(ctx, s->frames, SAMPLE_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
 
 		if (size > 0)
 			r->kernel_count = size / sizeof(__u64);
-		w->used = r->kernel_count;
-		bpf_loop(SAMPLE_KERNEL_FRAMES_MAX, hash_one, w, 0);
 	}
 	if ((task->flags & PF_KTHREAD) != 0)
 		r->flags |= STACK_RECORD_KTHREAD;
-	if (user_mode) {
-		regs.ip = ctx->regs.ip;
-		regs.sp = ctx->regs.sp;
-		regs.bp = ctx->regs.bp;
-		regs.cs = ctx->regs.cs;
-		r->flags |= STACK_RECORD_INTERRUPTED;
-	} else if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0) {
-		struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
-
-		/* Left zero when it fails, which ends the stack as NO_USER. */
-		(void)bpf_probe_read_kernel(&regs, sizeof(regs), saved);
-		if ((long)regs.orig_ax < 0)
-			r->flags |= STACK_RECORD_INTERRUPTED;
-	}
-	walk_user(w, &regs);
-	r->user_count = w->used - r->kernel_count;
-	r->end = w->end;
+	walk_begin(s);
+	has_tables = take_registers(ctx, s, task);
+	if (unwind_is_user(s->walk.state.pc))
+		walk_user(s, has_tables);
+	else
+		s->walk.end = SAMPLE_END_NO_USER;
 }
 
 static __always_inline void fill_names(struct stack_record *r, struct task_struct *task)
@@ -269,66 +211,6 @@ static __always_inline void fill_names(struct stack_record *r, struct task_struc
 	r->key.tgid = task->tgid;
 	r->key.tid = key_tids ? task->pid : 0;
 	r->key.pad = 0;
-}
-
-static __always_inline bool add_to_stack(const struct stack_key *key, __u64 weight)
-{
-	struct stack_value *v = bpf_map_lookup_elem(&stacks, key);
-
-	if (!v)
-		return false;
-	__sync_fetch_and_add(&v->samples, 1);
-	__sync_fetch_and_add(&v->weight_ns, weight);
-	__sync_fetch_and_add(&v->weight_sq, square_us2(weight));
-	return true;
-}
-
-/*
- * User space drains the ring from a timer. It is woken only for a process it has not seen, whose
- * maps it must read before the process is gone, and when the ring is half full.
- */
-static __always_inline __u64 wakeup_flag(const struct stack_key *key)
-{
-	struct process_key p = {
-		.start_ns = key->start_ns, .tgid = key->tgid, .exec_id = key->exec_id};
-	__u32 one = 1;
-
-	if (!bpf_map_lookup_elem(&processes, &p)) {
-		/* Full or busy: the process's next new stack wakes once more, nothing is lost. */
-		(void)bpf_map_update_elem(&processes, &p, &one, BPF_ANY);
-		return BPF_RB_FORCE_WAKEUP;
-	}
-	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
-		bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 2)
-		return BPF_RB_FORCE_WAKEUP;
-	return BPF_RB_NO_WAKEUP;
-}
-
-/* First sight: send, then insert. */
-static __always_inline void open_stack(struct cpu_counts *c, struct scratch *s, __u64 weight)
-{
-	struct stack_value v = {1, weight, square_us2(weight)};
-	__u64 size;
-	long error;
-
-	if (stack_count >= stacks_max) {
-		count(&c->losses[SAMPLE_LOSS_MAP_FULL], weight);
-		return;
-	}
-	size = s->record.kernel_count + s->record.user_count;
-	size = sizeof(struct stack_record) + (size & FRAMES_MASK) * sizeof(__u64);
-	if (bpf_ringbuf_output(&ring, s, size, wakeup_flag(&s->record.key)) != 0) {
-		count(&c->losses[SAMPLE_LOSS_RING_FULL], weight);
-		return;
-	}
-	error = bpf_map_update_elem(&stacks, &s->record.key, &v, BPF_NOEXIST);
-	if (error == 0)
-		__sync_fetch_and_add(&stack_count, 1);
-	else if (error == -EEXIST && add_to_stack(&s->record.key, weight))
-		return; /* another CPU was first; its record and ours are the same */
-	else
-		count(&c->losses[error == -E2BIG ? SAMPLE_LOSS_MAP_FULL : SAMPLE_LOSS_MAP_BUSY],
-			weight);
 }
 
 static __always_inline __u64 run_delay_of(struct task_struct *t)
@@ -390,8 +272,6 @@ static __always_inline void sample(
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct scratch *s = bpf_map_lookup_elem(&scratches, &zero);
-	struct walk w = {.scratch = s, .hash = 0x666c616d65ULL};
-	__u64 *names;
 
 	if (!s)
 		return; /* cannot be: index 0 of an array of 1 */
@@ -406,18 +286,19 @@ static __always_inline void sample(
 	count(&c->taken, weight);
 	c->taken_sq += square_us2(weight);
 	sample_to_ledger(c, task, weight);
-	take_stack(ctx, s, task, &w);
-	c->ends[s->record.end < SAMPLE_END_COUNT ? s->record.end : 0]++;
 	fill_names(&s->record, task);
 	s->record.cgroup_id = bpf_get_current_cgroup_id();
-	w.hash = unwind_hash(w.hash, (__u64)s->record.end << 32 | s->record.flags);
-	names = (__u64 *)s->record.thread_comm;
-	w.hash = unwind_hash(unwind_hash(w.hash, names[0]), names[1]);
-	names = (__u64 *)s->record.process_comm;
-	w.hash = unwind_hash(unwind_hash(w.hash, names[0]), names[1]);
-	s->record.key.hash = w.hash;
-	if (!add_to_stack(&s->record.key, weight))
-		open_stack(c, s, weight);
+	take_stack(ctx, s, task);
+	if (!unwind_fp && s->walk.end == UNWIND_MISS) {
+		/* The walk has changed the registers. */
+		bool has_tables = take_registers(ctx, s, task);
+
+		ask(&s->walk.state);
+		if (defer(s, has_tables, weight))
+			return;
+		s->walk.end = SAMPLE_END_NO_TABLE;
+	}
+	count_stack(s, c->ends, c->losses, weight);
 }
 
 SEC("perf_event")
@@ -685,6 +566,14 @@ SEC("syscall")
 int name_addresses(void *ctx)
 {
 	bpf_loop(NAME_BATCH_MAX, name_one, 0, 0);
+	return 0;
+}
+
+/* Walks what was deferred, asked for by user space when tables were built (BPF_PROG_TEST_RUN). */
+SEC("syscall")
+int resume(void *ctx)
+{
+	bpf_loop(DEFERRED_SLOTS, resume_one, 0, 0);
 	return 0;
 }
 

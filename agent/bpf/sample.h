@@ -30,6 +30,15 @@ enum sample_end {
 	SAMPLE_END_UNREADABLE, /* the frame record could not be read */
 	SAMPLE_END_DEPTH,      /* SAMPLE_USER_FRAMES_MAX reached */
 	SAMPLE_END_NO_USER,    /* kernel thread, or no user registers */
+	/* Of the walk by tables (unwind_cfi.h). */
+	SAMPLE_END_NO_TABLE,    /* the table was not built in time */
+	SAMPLE_END_NO_MAPPING,  /* the address lies in no executable mapping */
+	SAMPLE_END_NO_CFI,      /* the file says nothing here, and there is no frame pointer */
+	SAMPLE_END_BROKEN_CFI,  /* what the file says makes no sense */
+	SAMPLE_END_TABLE_FULL,  /* the budget does not hold the table */
+	SAMPLE_END_UNSUPPORTED, /* an expression or a register that we do not follow */
+	SAMPLE_END_BAD_CFA,     /* leads out of the stack */
+	SAMPLE_END_SHORT_COPY,  /* deeper than the part of the stack that was kept */
 	SAMPLE_END_COUNT
 };
 
@@ -128,6 +137,16 @@ struct cpu_counts {
 	__u64 switches_missed; /* that the kernel did not report */
 };
 
+/* Samples that waited for a table (deferred.h). Written by one side at a time or atomically. */
+struct resume_counts {
+	__u64 deferred; /* samples kept */
+	__u64 no_slot;  /* that could not be, for want of a slot; they end as NO_TABLE */
+	__u64 waiting;  /* kept now */
+	/* As in cpu_counts, of those that ended. */
+	__u64 ends[SAMPLE_END_COUNT];
+	struct sample_count losses[SAMPLE_LOSS_COUNT];
+};
+
 /* Kernel addresses in, "symbol+0xoffset/0xsize [module]" out; see name_addresses. */
 enum { NAME_BATCH_MAX = 64, NAME_BATCH_TEXT = 128 };
 
@@ -146,7 +165,8 @@ _Static_assert(sizeof(struct stack_value) == 24, "stack_value is shared with BPF
 _Static_assert(
 	sizeof(struct stack_record) == 32 + 16 + 16 + 8 + 16, "stack_record is shared with BPF");
 _Static_assert(
-	sizeof(struct cpu_counts) == 40 + 48 + 8 + 40 + 80 + 24, "cpu_counts is shared with BPF");
+	sizeof(struct cpu_counts) == 40 + 48 + 8 + 104 + 80 + 24, "cpu_counts is shared with BPF");
+_Static_assert(sizeof(struct resume_counts) == 24 + 104 + 80, "resume_counts is shared with BPF");
 _Static_assert(sizeof(struct name_batch) == 64 * (8 + 128) + 8, "name_batch is shared with BPF");
 _Static_assert(sizeof(struct ledger_key) == 16, "ledger_key is shared with BPF");
 _Static_assert(sizeof(struct ledger_value) == 144, "ledger_value is shared with BPF");

@@ -1,12 +1,12 @@
 /*
- * The unwinder: one step over one read primitive, so that host tests run the very code that the
- * kernel runs (STYLE 33). The includer defines
+ * The unwinder's state and its frame-pointer step, over primitives, so that host tests run the very
+ * code that the kernel runs (STYLE 33). The step by tables is unwind_cfi.h. The includer defines
  *
- *	UNWIND_READ(dst, size, address)	0 when size bytes at the user address were copied to dst
+ *	UNWIND_READ(s, dst, size, address)	0 when size bytes (a constant, a multiple of 8) at the
+ *						user address were copied to dst; s is the state
  *
  * before including this file. State goes in and out through struct unwind_state; the driver calls
- * unwind_step() until it returns something else than UNWIND_GO_ON. Another way to step (CFI tables)
- * takes the place of unwind_step_fp() inside unwind_step() and nothing else changes.
+ * unwind_step() until it returns something else than UNWIND_GO_ON.
  *
  * Frame-pointer rule of x86-64 (System V ABI, figure 3.3): at fp stands the caller's fp, at fp + 8
  * the return address, and the caller's stack pointer is fp + 16. A frame record is believed when
@@ -21,43 +21,78 @@
 #ifndef AGENT_BPF_UNWIND_H
 #define AGENT_BPF_UNWIND_H
 
+#include "agent/bpf/table.h"
+
 #define UNWIND_USER_END       0x00007ffffffff000ULL
 #define UNWIND_USER_START     0x1000ULL
 #define UNWIND_FRAME_SIZE_MAX (16ULL << 20)
 
-enum { UNWIND_GO_ON = -1 }; /* every other outcome is an enum sample_end */
-
-struct unwind_state {
-	__u64 pc;
-	__u64 sp;
-	__u64 fp;
+/* Every other outcome is an enum sample_end. */
+enum {
+	UNWIND_GO_ON = -1,
+	UNWIND_MISS = -2, /* a table is not there; state.miss says which */
 };
 
-static inline int unwind_step_fp(struct unwind_state *s)
-{
-	__u64 record[2]; /* caller's fp, return address */
+enum {
+	UNWIND_REGS = 16,  /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
+	UNWIND_GREGS = 17, /* of a ucontext: r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
+};
 
+struct unwind_state {
+	__u64 pc, sp, fp;
+	/* What follows is for the step by tables. */
+	__u64 regs[UNWIND_REGS]; /* as they were when the frame at hand was interrupted */
+	__u32 regs_known;        /* they are this frame's */
+	__u32 is_call;           /* pc is a return address: the call itself lies before it */
+	__u32 is_short;          /* memory is a copy that ends early */
+	__u32 now_s;             /* for slab_used */
+	__u64 now_ns;            /* CLOCK_MONOTONIC */
+	struct table_process process;
+	struct table_mapping mapping; /* where the last pc was found; empty: start == end */
+	struct table_miss miss;       /* miss.process is the key, filled before the walk */
+	__u32 ask;                    /* nobody has said this miss before */
+	__u32 pad;
+	__u64 gregs[UNWIND_GREGS]; /* scratch of the step over a signal frame */
+};
+
+static inline int unwind_is_user(__u64 address)
+{
+	return address >= UNWIND_USER_START && address < UNWIND_USER_END;
+}
+
+/* Reads the frame record at fp and judges it; ret gets the caller's fp and the return address. */
+static inline int unwind_read_record(struct unwind_state *s, __u64 ret[2])
+{
 	if (s->fp == 0)
 		return SAMPLE_END_ROOT;
 	if ((s->fp & 7) != 0 || s->fp < s->sp || s->fp - s->sp > UNWIND_FRAME_SIZE_MAX ||
-		s->fp >= UNWIND_USER_END - sizeof(record))
+		s->fp >= UNWIND_USER_END - 2 * sizeof(__u64))
 		return SAMPLE_END_NO_FP;
-	if (UNWIND_READ(record, sizeof(record), s->fp) != 0)
-		return SAMPLE_END_UNREADABLE;
-	if (record[1] == 0)
+	if (UNWIND_READ(s, ret, 2 * sizeof(__u64), s->fp) != 0)
+		return s->is_short ? SAMPLE_END_SHORT_COPY : SAMPLE_END_UNREADABLE;
+	if (ret[1] == 0)
 		return SAMPLE_END_ROOT;
-	if (record[1] < UNWIND_USER_START || record[1] >= UNWIND_USER_END)
-		return SAMPLE_END_NO_FP;
-	s->sp = s->fp + sizeof(record);
+	return unwind_is_user(ret[1]) ? UNWIND_GO_ON : SAMPLE_END_NO_FP;
+}
+
+static inline void unwind_to_caller(struct unwind_state *s, const __u64 record[2])
+{
+	s->sp = s->fp + 2 * sizeof(__u64);
 	s->fp = record[0];
 	s->pc = record[1];
-	return UNWIND_GO_ON;
+	s->is_call = 1;
+	s->regs_known = 0;
 }
 
 /* From a frame to its caller: UNWIND_GO_ON with *s the caller's, or the enum sample_end. */
 static inline int unwind_step(struct unwind_state *s)
 {
-	return unwind_step_fp(s);
+	__u64 record[2];
+	int end = unwind_read_record(s, record);
+
+	if (end == UNWIND_GO_ON)
+		unwind_to_caller(s, record);
+	return end;
 }
 
 /* One word into the stack's hash; order matters, 64-bit golden-ratio multiply with a fold. */

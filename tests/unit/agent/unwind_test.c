@@ -21,7 +21,7 @@ static int read_stack(void *dst, size_t size, uint64_t address)
 	return 0;
 }
 
-#define UNWIND_READ(dst, size, address) read_stack(dst, size, address)
+#define UNWIND_READ(s, dst, size, address) read_stack(dst, size, address)
 #include "agent/bpf/unwind.h"
 
 static uint64_t at(int word)

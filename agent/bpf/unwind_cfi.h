@@ -1,0 +1,271 @@
+/*
+ * One unwind step by tables: from a frame to its caller by the rule of its pc (call frame
+ * information, DWARF 5 section 6.4), x86-64. Primitives: those of unwind.h and unwind_table.h, and
+ *
+ *	UNWIND_TEXT(s, dst, address)	0 when the byte of code at the user address was copied to dst
+ *
+ * WHICH ADDRESS IS LOOKED UP. A return address belongs to the call before it, which may be the last
+ * instruction of its function (a noreturn callee): pc - 1. An interrupted pc and one restored from a signal
+ * frame are exact. A thread in a system call stands behind its `syscall` instruction, which changes no
+ * register that a CFA is made of: it is treated as a call, since that instruction, too, can be the last
+ * of its CFI (__restore_rt, clone3, exit_group).
+ *
+ * WHAT IS BELIEVED
+ *  1. A CFA lies above the old stack pointer and in the user half: the stack climbs, so no cycle lasts.
+ *     Equal is allowed when the return address is in a register (vfork pops it).
+ *  2. A signal frame may lead to another stack (sigaltstack), downwards, too.
+ *  3. A return address lies in the user half; 0 is the first frame.
+ *  4. Where there is no rule (no CFI, generated code, broken or unbuildable tables) a frame record is
+ *     followed if its return address lies in an executable mapping; else the stack ends with the reason
+ *     for which there was no rule.
+ *  5. Registers other than sp and fp are known in interrupted frames only.
+ */
+#ifndef AGENT_BPF_UNWIND_CFI_H
+#define AGENT_BPF_UNWIND_CFI_H
+
+#include "agent/bpf/unwind_table.h"
+
+enum {
+	UNWIND_REG_FP = 6,
+	UNWIND_REG_SP = 7,
+	UNWIND_UCONTEXT_REGS = 40, /* uc_mcontext.gregs in struct ucontext, which sp points to */
+	UNWIND_RET = 0xc3,
+	UNWIND_FP_GONE = 1, /* no frame record: unaligned */
+};
+
+/* What a rule comes to at one pc. */
+struct unwind_caller {
+	__u64 cfa;
+	__u64 fp_offset, ra_offset; /* signed, wrap; or register numbers */
+	__u32 fp, ra;               /* enum unwind_where */
+};
+
+static inline int unwind_unreadable(const struct unwind_state *s)
+{
+	return s->is_short ? SAMPLE_END_SHORT_COPY : SAMPLE_END_UNREADABLE;
+}
+
+/* Without a rule. */
+static inline int unwind_fall_back(struct unwind_state *s, int reason)
+{
+	__u64 record[2];
+	int end = unwind_read_record(s, record);
+
+	if (end == SAMPLE_END_NO_FP)
+		return reason;
+	if (end != UNWIND_GO_ON)
+		return end;
+	if (s->process.list >= TABLE_REF_MIN) {
+		end = unwind_find_mapping(s, record[1] - 1);
+		if (end != UNWIND_GO_ON)
+			return end == UNWIND_MISS ? end : reason;
+	}
+	unwind_to_caller(s, record);
+	return UNWIND_GO_ON;
+}
+
+/* The interrupted frame's registers stand in the ucontext that the kernel has pushed. */
+static inline int unwind_signal(struct unwind_state *s)
+{
+	const __u64 *g = s->gregs;
+
+	if (UNWIND_READ(s, s->gregs, sizeof(s->gregs), s->sp + UNWIND_UCONTEXT_REGS) != 0)
+		return unwind_unreadable(s);
+	if (!unwind_is_user(g[16]) || !unwind_is_user(g[15]))
+		return SAMPLE_END_BAD_CFA;
+	for (int i = 0; i < 8; i++)
+		s->regs[8 + i] = g[i];
+	s->regs[5] = g[8];
+	s->regs[4] = g[9];
+	s->regs[6] = g[10];
+	s->regs[3] = g[11];
+	s->regs[1] = g[12];
+	s->regs[0] = g[13];
+	s->regs[2] = g[14];
+	s->regs[7] = g[15];
+	s->fp = g[10];
+	s->sp = g[15];
+	s->pc = g[16];
+	s->is_call = 0;
+	s->regs_known = 1;
+	return UNWIND_GO_ON;
+}
+
+/* UNWIND_CFA_FP_SHAPE; into counts from the row's beginning, aux is where its push is. */
+static inline void unwind_fp_shape(
+	struct unwind_state *s, __s64 aux, __u64 into, struct unwind_caller *c)
+{
+	__s64 behind_push = (__s64)into - aux;
+	__u8 code = 0;
+
+	c->ra = UNWIND_AT_CFA;
+	c->ra_offset = -8ULL;
+	c->fp = UNWIND_AT_CFA;
+	c->fp_offset = -16ULL;
+	c->cfa = s->fp + 16;
+	if (aux >= 0 && behind_push <= 0) {
+		c->cfa = s->sp + 8;
+		c->fp = UNWIND_SAME;
+	} else if (aux >= 0 && behind_push < 4) {
+		c->cfa = s->sp + 16;
+	} else if (!s->is_call && UNWIND_TEXT(s, &code, s->pc) == 0 && code == UNWIND_RET) {
+		c->cfa = s->sp + 8;
+		c->fp = UNWIND_SAME;
+	}
+}
+
+/* sp, fp, or another register if it is known. UNWIND_GO_ON, or SAMPLE_END_UNSUPPORTED. */
+static inline int unwind_register(const struct unwind_state *s, __u64 number, __u64 *ret)
+{
+	if (number == UNWIND_REG_SP) {
+		*ret = s->sp;
+		return UNWIND_GO_ON;
+	}
+	if (number == UNWIND_REG_FP) {
+		*ret = s->fp;
+		return UNWIND_GO_ON;
+	}
+	if (!s->regs_known || number >= UNWIND_REGS)
+		return SAMPLE_END_UNSUPPORTED;
+	*ret = s->regs[number & (UNWIND_REGS - 1)];
+	return UNWIND_GO_ON;
+}
+
+static inline int unwind_deref(
+	struct unwind_state *s, const struct unwind_rule *rule, struct unwind_caller *c)
+{
+	__u64 word;
+	int end = unwind_register(s, rule->reg, &c->cfa);
+
+	if (end != UNWIND_GO_ON)
+		return end;
+	if (UNWIND_READ(s, &word, sizeof(word), c->cfa + (__u64)(__s64)rule->cfa_offset) != 0)
+		return unwind_unreadable(s);
+	c->cfa = word + (__u64)(__s64)rule->aux;
+	return UNWIND_GO_ON;
+}
+
+/* The rule at this pc. UNWIND_GO_ON or why the walk ends. */
+static inline int unwind_apply(
+	struct unwind_state *s, const struct unwind_rule *rule, __u64 into, struct unwind_caller *c)
+{
+	int end;
+
+	c->fp = rule->fp;
+	c->ra = rule->ra;
+	c->fp_offset = (__u64)(__s64)rule->fp_offset;
+	c->ra_offset = (__u64)(__s64)rule->ra_offset;
+	switch (rule->cfa) {
+	case UNWIND_CFA_SP:
+		c->cfa = s->sp + (__u64)(__s64)rule->cfa_offset;
+		return UNWIND_GO_ON;
+	case UNWIND_CFA_FP:
+		c->cfa = s->fp + (__u64)(__s64)rule->cfa_offset;
+		return UNWIND_GO_ON;
+	case UNWIND_CFA_REG:
+		end = unwind_register(s, rule->reg, &c->cfa);
+		c->cfa += (__u64)(__s64)rule->cfa_offset;
+		return end;
+	case UNWIND_CFA_DEREF:
+		return unwind_deref(s, rule, c);
+	case UNWIND_CFA_FP_SHAPE:
+		unwind_fp_shape(s, rule->aux, into, c);
+		return UNWIND_GO_ON;
+	case UNWIND_CFA_PLT:
+		c->cfa = s->sp + 8 + ((__s64)(s->pc & 15) >= rule->aux ? 8 : 0);
+		c->fp = UNWIND_SAME;
+		c->ra = UNWIND_AT_CFA;
+		c->ra_offset = -8ULL;
+		return UNWIND_GO_ON;
+	case UNWIND_CFA_UNSUPPORTED:
+		return SAMPLE_END_UNSUPPORTED;
+	default:
+		return SAMPLE_END_BROKEN_CFI;
+	}
+}
+
+/* What the caller's frame pointer was: UNWIND_GO_ON or why the walk ends. */
+static inline int unwind_caller_fp(
+	struct unwind_state *s, const struct unwind_caller *c, __u64 *ret)
+{
+	*ret = s->fp;
+	if (c->fp == UNWIND_SAME)
+		return UNWIND_GO_ON;
+	if (c->fp == UNWIND_IN_REG)
+		return unwind_register(s, c->fp_offset, ret);
+	if (c->fp != UNWIND_AT_CFA)
+		*ret = UNWIND_FP_GONE;
+	else if (UNWIND_READ(s, ret, sizeof(*ret), c->cfa + c->fp_offset) != 0)
+		return unwind_unreadable(s);
+	return UNWIND_GO_ON;
+}
+
+static inline int unwind_caller_pc(
+	struct unwind_state *s, const struct unwind_caller *c, __u64 *ret)
+{
+	int end;
+
+	if (c->ra == UNWIND_AT_CFA) {
+		if (UNWIND_READ(s, ret, sizeof(*ret), c->cfa + c->ra_offset) != 0)
+			return unwind_unreadable(s);
+	} else if (c->ra == UNWIND_IN_REG) {
+		end = unwind_register(s, c->ra_offset, ret);
+		if (end != UNWIND_GO_ON)
+			return end;
+	} else {
+		return SAMPLE_END_BROKEN_CFI; /* x86-64 has no link register */
+	}
+	if (*ret == 0)
+		return SAMPLE_END_ROOT;
+	return unwind_is_user(*ret) ? UNWIND_GO_ON : SAMPLE_END_BAD_CFA;
+}
+
+static inline int unwind_follow(struct unwind_state *s, const struct unwind_caller *c)
+{
+	__u64 pc = 0, fp = 0;
+	int end;
+
+	if (c->cfa < s->sp || c->cfa >= UNWIND_USER_END ||
+		(c->cfa == s->sp && c->ra != UNWIND_IN_REG))
+		return SAMPLE_END_BAD_CFA;
+	/* The saved fp lies below the return address: one copy of the stack has both. */
+	end = unwind_caller_fp(s, c, &fp);
+	if (end != UNWIND_GO_ON)
+		return end;
+	end = unwind_caller_pc(s, c, &pc);
+	if (end != UNWIND_GO_ON)
+		return end;
+	s->pc = pc;
+	s->sp = c->cfa;
+	s->fp = fp;
+	s->is_call = 1;
+	s->regs_known = 0;
+	return UNWIND_GO_ON;
+}
+
+/* From a frame to its caller: UNWIND_GO_ON with *s the caller's, UNWIND_MISS, or the enum sample_end. */
+static inline int unwind_step_cfi(struct unwind_state *s)
+{
+	const struct unwind_rule *rule = 0;
+	struct unwind_caller c = {};
+	__u64 into = 0;
+	int end;
+
+	if (s->process.list < TABLE_REF_MIN)
+		return unwind_fall_back(s, SAMPLE_END_NO_FP);
+	end = unwind_find_rule(s, s->is_call ? s->pc - 1 : s->pc, &rule, &into);
+	if (end == UNWIND_MISS)
+		return end;
+	if (end != UNWIND_GO_ON || !rule)
+		return unwind_fall_back(s, end);
+	if (rule->cfa == UNWIND_CFA_NONE)
+		return unwind_fall_back(s, SAMPLE_END_NO_CFI);
+	if (rule->cfa == UNWIND_CFA_END)
+		return SAMPLE_END_ROOT;
+	if (rule->cfa == UNWIND_CFA_SIGNAL)
+		return unwind_signal(s);
+	end = unwind_apply(s, rule, into, &c);
+	return end == UNWIND_GO_ON ? unwind_follow(s, &c) : end;
+}
+
+#endif

@@ -1,0 +1,214 @@
+/*
+ * From a pc to its unwind rule, by the tables of table.h. For the kernel programs and for host tests;
+ * besides those of unwind.h, the includer defines these primitives:
+ *
+ *	UNWIND_SLAB(index)	const __u8 * to TABLE_SLAB_SIZE bytes, or NULL
+ *	UNWIND_DIR(index)	__u32 * to a directory entry, or NULL past the end
+ *	UNWIND_RULE(index)	const struct unwind_rule *, or NULL past the end
+ *	UNWIND_USED(index)	__u32 * to the slab's time of use, or NULL
+ *
+ * Nothing read from a slab is believed: an index that came from there is masked to the slab when it is
+ * used, so nonsense reads nonsense and ends the walk, never more.
+ *
+ * Searches take no branch on data: with one, the verifier follows both ways of every step, 2^n states
+ * (measured: above a million instructions). A comparison becomes a mask of the difference's sign;
+ * UNWIND_HIDE keeps clang from turning it back into a branch.
+ */
+#ifndef AGENT_BPF_UNWIND_TABLE_H
+#define AGENT_BPF_UNWIND_TABLE_H
+
+#include "agent/bpf/unwind.h"
+
+#define UNWIND_HIDE(x) __asm__ volatile("" : "+r"(x))
+/* sizeof(type) is a power of two, so the mask also aligns. */
+#define UNWIND_LOAD(type, slab, at) \
+	(*(const type *)((slab) + ((at) & (TABLE_SLAB_SIZE - sizeof(type)))))
+
+/* All ones when a < b, else 0; both below 2^63. */
+static inline __u64 unwind_less(__u64 a, __u64 b)
+{
+	__u64 mask = (__u64)((__s64)(a - b) >> 63);
+
+	UNWIND_HIDE(mask);
+	return mask;
+}
+
+static inline __u64 unwind_try_mapping(
+	const __u8 *slab, __u64 list, __u64 count, __u64 at, __u64 low, __u64 step)
+{
+	__u64 probe = low + step;
+	__u64 start = UNWIND_LOAD(__u64, slab, list + probe * sizeof(struct table_mapping));
+
+	return low + (step & unwind_less(probe, count) & unwind_less(start, at + 1));
+}
+
+/* The last of count mappings that starts at or below at, or the first. */
+static inline __u64 unwind_search_mappings(const __u8 *slab, __u64 list, __u64 count, __u64 at)
+{
+	__u64 low = 0;
+
+	if (count > 64) {
+#pragma GCC unroll 8
+		for (__u64 step = TABLE_MAPPINGS_MAX / 2; step >= 64; step /= 2)
+			low = unwind_try_mapping(slab, list, count, at, low, step);
+	}
+#pragma GCC unroll 8
+	for (__u64 step = 32; step > 0; step /= 2)
+		low = unwind_try_mapping(slab, list, count, at, low, step);
+	return low;
+}
+
+/* The slab that ref points into, noted as used; NULL: there is none. */
+static inline const __u8 *unwind_use_slab(const struct unwind_state *s, __u32 ref)
+{
+	__u32 *used = UNWIND_USED(ref >> TABLE_SLAB_SHIFT);
+
+	if (!used)
+		return 0;
+	if (*used != s->now_s)
+		*used = s->now_s;
+	return UNWIND_SLAB(ref >> TABLE_SLAB_SHIFT);
+}
+
+/* UNWIND_GO_ON with s->mapping holding at; UNWIND_MISS; SAMPLE_END_NO_MAPPING. */
+static inline int unwind_find_mapping(struct unwind_state *s, __u64 at)
+{
+	__u64 place = s->process.list & (TABLE_SLAB_SIZE - 1);
+	struct table_mapping *m = &s->mapping;
+	const __u8 *slab;
+
+	if (at >= m->start && at < m->end)
+		return UNWIND_GO_ON;
+	slab = unwind_use_slab(s, s->process.list);
+	if (!slab)
+		return SAMPLE_END_BROKEN_CFI;
+	place += sizeof(struct table_mapping) *
+		 unwind_search_mappings(slab, place, s->process.count, at);
+	m->start = UNWIND_LOAD(__u64, slab, place);
+	m->end = UNWIND_LOAD(__u64, slab, place + 8);
+	m->bias = UNWIND_LOAD(__u64, slab, place + 16);
+	m->dir = UNWIND_LOAD(__u32, slab, place + 24);
+	m->first_chunk = UNWIND_LOAD(__u32, slab, place + 28);
+	m->chunk_count = UNWIND_LOAD(__u32, slab, place + 32);
+	m->flags = UNWIND_LOAD(__u32, slab, place + 36);
+	if (at >= m->start && at < m->end && s->process.count > 0)
+		return UNWIND_GO_ON;
+	m->end = m->start;
+	if (s->now_ns < s->process.final_until_ns)
+		return SAMPLE_END_NO_MAPPING;
+	s->miss.kind = TABLE_MISS_MAPPING;
+	s->miss.pc = at;
+	s->ask = 1;
+	return UNWIND_MISS;
+}
+
+/* UNWIND_GO_ON with the reference of the chunk that holds vaddr; UNWIND_MISS; why there is none. */
+static inline int unwind_find_chunk(struct unwind_state *s, __u64 at, __u64 vaddr, __u32 *ret)
+{
+	__u64 chunk = (vaddr >> TABLE_CHUNK_SHIFT) - s->mapping.first_chunk;
+	__u32 *entry;
+
+	if (s->mapping.dir == 0 || chunk >= s->mapping.chunk_count)
+		return SAMPLE_END_NO_CFI;
+	s->miss.dir = s->mapping.dir + (__u32)chunk;
+	entry = UNWIND_DIR(s->miss.dir);
+	if (!entry)
+		return SAMPLE_END_BROKEN_CFI;
+	*ret = *(volatile __u32 *)entry;
+	if (*ret >= TABLE_REF_MIN)
+		return UNWIND_GO_ON;
+	if (*ret == TABLE_NO_CFI)
+		return SAMPLE_END_NO_CFI;
+	if (*ret == TABLE_FULL)
+		return SAMPLE_END_TABLE_FULL;
+	if (*ret != TABLE_NONE && *ret != TABLE_WANTED)
+		return SAMPLE_END_BROKEN_CFI;
+	s->miss.kind = TABLE_MISS_CHUNK;
+	s->miss.pc = at;
+	s->miss.chunk = (__u32)(vaddr >> TABLE_CHUNK_SHIFT);
+	s->ask = *ret == TABLE_NONE &&
+		 __sync_val_compare_and_swap(entry, TABLE_NONE, TABLE_WANTED) == TABLE_NONE;
+	return UNWIND_MISS;
+}
+
+static inline __u64 unwind_try_row(
+	const __u8 *slab, __u64 rows, __u64 count, __u64 offset, __u64 low, __u64 step)
+{
+	__u64 probe = low + step;
+	__u64 start = UNWIND_LOAD(__u16, slab, rows + 2 * probe);
+
+	return low + (step & unwind_less(probe, count) & unwind_less(start, offset + 1));
+}
+
+/* The last of count rows, at most 1024 of them, that begins at or below offset. */
+static inline __u64 unwind_search_rows(const __u8 *slab, __u64 rows, __u64 count, __u64 offset)
+{
+	__u64 low = 0;
+
+	if (count > 32) {
+#pragma GCC unroll 8
+		for (__u64 step = 512; step >= 32; step /= 2)
+			low = unwind_try_row(slab, rows, count, offset, low, step);
+	}
+#pragma GCC unroll 8
+	for (__u64 step = 16; step > 0; step /= 2)
+		low = unwind_try_row(slab, rows, count, offset, low, step);
+	return low;
+}
+
+/*
+ * The rule of an offset in the chunk at place; into is how far its row reaches back from there. NULL:
+ * the chunk makes no sense.
+ */
+static inline const struct unwind_rule *unwind_find_row(
+	const __u8 *slab, __u64 place, __u64 offset, __u64 *into)
+{
+	__u64 row_count = UNWIND_LOAD(__u16, slab, place);
+	__u64 rule_count = UNWIND_LOAD(__u16, slab, place + 2);
+	__u64 block = place + sizeof(struct table_chunk) + 2 * (offset >> TABLE_BLOCK_SHIFT);
+	__u64 first = UNWIND_LOAD(__u16, slab, block);
+	__u64 count = UNWIND_LOAD(__u16, slab, block + 2) - first + 1;
+	__u64 rule_map = place + sizeof(struct table_chunk) + 2 * (TABLE_BLOCKS + 1);
+	__u64 offsets = rule_map + 2 * rule_count;
+	__u64 ids = offsets + 2 * row_count;
+	__u64 row, id;
+
+	if (count > (1 << TABLE_BLOCK_SHIFT) + 1)
+		return 0;
+	row = first + unwind_search_rows(slab, offsets + 2 * first, count, offset);
+	if (row >= row_count)
+		return 0;
+	*into = offset - UNWIND_LOAD(__u16, slab, offsets + 2 * row);
+	if (rule_count > 256)
+		id = UNWIND_LOAD(__u16, slab, ids + 2 * row);
+	else
+		id = UNWIND_LOAD(__u8, slab, ids + row);
+	if (id >= rule_count || *into > offset)
+		return 0;
+	return UNWIND_RULE(UNWIND_LOAD(__u16, slab, rule_map + 2 * id));
+}
+
+/* What there is for the address at: UNWIND_GO_ON with a rule; UNWIND_MISS; why there is none. */
+static inline int unwind_find_rule(
+	struct unwind_state *s, __u64 at, const struct unwind_rule **ret, __u64 *ret_into)
+{
+	const __u8 *slab;
+	__u64 vaddr;
+	__u32 ref = 0;
+	int end = unwind_find_mapping(s, at);
+
+	if (end != UNWIND_GO_ON)
+		return end;
+	vaddr = at - s->mapping.bias;
+	end = unwind_find_chunk(s, at, vaddr, &ref);
+	if (end != UNWIND_GO_ON)
+		return end;
+	slab = unwind_use_slab(s, ref);
+	if (!slab)
+		return SAMPLE_END_BROKEN_CFI;
+	*ret = unwind_find_row(slab, ref & (TABLE_SLAB_SIZE - 1),
+		vaddr & ((1 << TABLE_CHUNK_SHIFT) - 1), ret_into);
+	return *ret ? UNWIND_GO_ON : SAMPLE_END_BROKEN_CFI;
+}
+
+#endif

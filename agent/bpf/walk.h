@@ -1,0 +1,218 @@
+/*
+ * One sample's stack, from registers to a hash: the maps that the unwinder reads, its primitives in the
+ * kernel, and the driver. All that a walk needs lies in struct scratch, per CPU for on_sample, one
+ * more for resume, which on_sample may interrupt. State stays in the map, not in BPF registers: the
+ * verifier then takes each value for unknown and is done with the loop after one turn.
+ */
+#ifndef AGENT_BPF_WALK_H
+#define AGENT_BPF_WALK_H
+
+#include "agent/bpf/stack_window.h"
+#include "agent/bpf/table.h"
+
+/* Set before loading: frame pointers only, no tables. */
+const volatile bool unwind_fp;
+
+struct table_slab {
+	__u8 bytes[TABLE_SLAB_SIZE];
+};
+
+struct slab_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32)); /* clang 14 emits no BTF of types below two pointers */
+	__uint(value_size, sizeof(struct table_slab));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TABLE_SLABS_MAX);
+	__type(key, __u32);
+	__array(values, struct slab_map);
+} slabs SEC(".maps");
+
+/* As each entry of an array takes 8 bytes, one mapped by user space has them 8 bytes apart. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TABLE_DIRS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} dirs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TABLE_RULES_MAX);
+	__type(key, __u32);
+	__type(value, struct unwind_rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TABLE_SLABS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} slab_used SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TABLE_PROCESSES_MAX);
+	__type(key, struct process_key);
+	__type(value, struct table_process);
+} procs SEC(".maps");
+
+static const __u32 zero;
+
+static __always_inline const __u8 *walk_slab(__u32 index)
+{
+	void *slab = bpf_map_lookup_elem(&slabs, &index);
+	struct table_slab *value = slab ? bpf_map_lookup_elem(slab, &zero) : 0;
+
+	return value ? value->bytes : 0;
+}
+
+static __always_inline __u32 *walk_dir(__u32 index)
+{
+	return bpf_map_lookup_elem(&dirs, &index);
+}
+
+static __always_inline const struct unwind_rule *walk_rule(__u32 index)
+{
+	return bpf_map_lookup_elem(&rules, &index);
+}
+
+static __always_inline __u32 *walk_slab_used(__u32 index)
+{
+	return bpf_map_lookup_elem(&slab_used, &index);
+}
+
+#define UNWIND_SLAB(index)                 walk_slab(index)
+#define UNWIND_DIR(index)                  walk_dir(index)
+#define UNWIND_RULE(index)                 walk_rule(index)
+#define UNWIND_USED(index)                 walk_slab_used(index)
+#define UNWIND_READ(s, dst, size, address) walk_read(s, dst, size, address)
+#define UNWIND_TEXT(s, dst, address)       walk_text(s, dst, address)
+
+struct unwind_state;
+static __always_inline int walk_read(struct unwind_state *s, __u64 *dst, __u64 size, __u64 address);
+static __always_inline int walk_text(struct unwind_state *s, __u8 *dst, __u64 address);
+
+#include "agent/bpf/unwind_cfi.h"
+
+struct walk {
+	struct unwind_state state; /* first: the primitives go from it to the window */
+	struct stack_window window;
+	__u64 kept_text_at; /* the one address whose byte of code was kept */
+	__u64 hash;
+	__u32 used; /* frames, kernel ones included */
+	__s32 end;
+	__u32 kept_text;
+	__u32 pad;
+};
+
+enum { FRAMES_MASK = 1023 };
+/* What every hash begins with. */
+#define WALK_HASH 0x666c616d65ULL
+
+#pragma clang diagnostic ignored "-Wgnu-variable-sized-type-not-at-end"
+struct scratch {
+	struct stack_record record; /* its frames[] are these */
+	__u64 frames[FRAMES_MASK + 1];
+	struct pt_regs regs;
+	struct walk walk;
+};
+
+static __always_inline int walk_read(struct unwind_state *s, __u64 *dst, __u64 size, __u64 address)
+{
+	return stack_window_read(&((struct walk *)s)->window, dst, size, address);
+}
+
+static __always_inline int walk_text(struct unwind_state *s, __u8 *dst, __u64 address)
+{
+	struct walk *w = (struct walk *)s;
+
+	if (!w->window.kept)
+		return bpf_probe_read_user(dst, 1, (const void *)address);
+	*dst = w->kept_text;
+	return address == w->kept_text_at ? 0 : -1;
+}
+
+struct walker {
+	struct scratch *scratch;
+};
+
+static long walk_one(__u32 i, struct walker *k)
+{
+	struct scratch *s = k->scratch;
+	struct walk *w = &s->walk;
+
+	s->frames[w->used & FRAMES_MASK] = w->state.pc;
+	w->used++;
+	w->hash = unwind_hash(w->hash, w->state.pc);
+	w->end = unwind_fp ? unwind_step(&w->state) : unwind_step_cfi(&w->state);
+	return w->end != UNWIND_GO_ON;
+}
+
+static long walk_hash_one(__u32 i, struct walker *k)
+{
+	struct scratch *s = k->scratch;
+
+	if (i >= s->walk.used)
+		return 1;
+	s->walk.hash = unwind_hash(s->walk.hash, s->frames[i & FRAMES_MASK]);
+	return 0;
+}
+
+/* The kernel's frames, already in s, begin the stack. */
+static __always_inline void walk_begin(struct scratch *s)
+{
+	struct walker k = {.scratch = s};
+
+	s->walk.hash = WALK_HASH;
+	s->walk.used = s->record.kernel_count;
+	if (s->record.kernel_count > 0)
+		bpf_loop(SAMPLE_KERNEL_FRAMES_MAX, walk_hash_one, &k, 0);
+}
+
+/*
+ * The user's part: state.pc, sp, fp, regs, regs_known, is_call and record.key say where to begin.
+ * s->walk.end is UNWIND_MISS or an enum sample_end afterwards.
+ */
+static __always_inline void walk_user(struct scratch *s, bool has_tables)
+{
+	struct walker k = {.scratch = s};
+	struct walk *w = &s->walk;
+	struct unwind_state *u = &w->state;
+	struct table_process *p = 0;
+
+	u->process.list = 0;
+	u->mapping.end = 0;
+	u->mapping.start = 0;
+	u->ask = 0;
+	w->window.size = 0;
+	if (!unwind_fp && has_tables) {
+		u->now_ns = bpf_ktime_get_ns();
+		u->now_s = u->now_ns / 1000000000;
+		u->miss.process.start_ns = s->record.key.start_ns;
+		u->miss.process.tgid = s->record.key.tgid;
+		u->miss.process.exec_id = s->record.key.exec_id;
+		p = bpf_map_lookup_elem(&procs, &u->miss.process);
+		if (!p) {
+			u->miss.kind = TABLE_MISS_PROCESS;
+			u->miss.pc = u->pc;
+			u->ask = 1;
+			w->end = UNWIND_MISS;
+			return;
+		}
+		u->process = *p;
+	}
+	w->end = UNWIND_GO_ON;
+	bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one, &k, 0);
+	if (w->end == UNWIND_GO_ON)
+		w->end = SAMPLE_END_DEPTH;
+}
+
+#endif
