@@ -10,7 +10,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -149,18 +151,59 @@ static int write_shell_initrd(const struct vm_config *c, const char *initrd)
 	return err;
 }
 
+static int is_shell_dir(const struct dirent *d)
+{
+	return strncmp(d->d_name, VM_SHELL_PREFIX, strlen(VM_SHELL_PREFIX)) == 0;
+}
+
+/* The lock ends with the process that holds it, however that ends. -1: another has it, or no such directory. */
+static int lock_dir(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+		flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return fd;
+	if (fd >= 0)
+		(void)close(fd); /* was only asked */
+	return -1;
+}
+
+void vm_shell_clean(const char *parent)
+{
+	struct dirent **names = NULL;
+	int n = scandir(parent, &names, is_shell_dir, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		char path[PATH_MAX];
+		struct vm_place place;
+
+		(void)snprintf(path, sizeof(path), "%.3000s/%s", parent, names[i]->d_name);
+		_cleanup_(closep) int fd = lock_dir(path);
+		if (fd >= 0 && vm_place_make(path, &place) == 0) {
+			vm_place_remove(&place);
+			(void)rmdir(path); /* what is in it besides is not ours */
+		}
+		free(names[i]);
+	}
+	free(names);
+}
+
 int vm_shell(const struct vm_config *c)
 {
 	_cleanup_(vm_argv_done) struct vm_argv a = {0};
-	char dir[] = "/tmp/flamelab-shell.XXXXXX";
+	char dir[] = "/tmp/" VM_SHELL_PREFIX "XXXXXX";
 	struct vm_config shell = *c;
 	struct vm_place place;
 	int err, status;
 	pid_t pid;
 
 	shell.append = "flamelab.shell=1";
+	vm_shell_clean("/tmp");
 	if (!mkdtemp(dir))
 		return -errno;
+	_cleanup_(closep) int lock = lock_dir(dir);
 	if ((err = vm_place_make(dir, &place)) < 0 ||
 		(err = write_shell_initrd(&shell, place.initrd)) < 0 ||
 		(err = vm_result_seed(place.result, VM_RESULT_BYTES)) < 0 ||

@@ -69,6 +69,10 @@ void vm_signs_init(struct vm_signs *s, const struct job *j, vm_progress_fn *prog
 void vm_signs_done(struct vm_signs *s); /* usable as cleanup attribute */
 void vm_signs_feed(struct vm_signs *s, const char *text, size_t size);
 
+#define VM_SHELL_PREFIX "flamelab-shell."
+/* Removes what shells left in parent that were killed: their directories are locked by nobody. */
+void vm_shell_clean(const char *parent);
+
 int vm_host_run(const struct vm_config *c, const struct job *j, const char *out_dir,
 	vm_progress_fn *progress, void *data, struct vm_outcome *ret);
 

@@ -8,12 +8,15 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/buf.h"
 #include "base/def.h"
 #include "base/file.h"
+#include "lab/vm_internal.h"
 
 /* What every fake QEMU starts with: $qmp, $console, $result, and the talk up to "cont". */
 #define FIND_ARGUMENTS                                      \
@@ -253,4 +256,37 @@ Test(vm, refuses_two_cpus_in_exact_mode)
 	struct vm_outcome o;
 
 	cr_assert_eq(vm_run(&c, &j, dir, NULL, NULL, &o), -EINVAL);
+}
+
+/* Makes parent/flamelab-shell.NAME as a shell has it. */
+static void make_shell_dir(const char *parent, const char *name, char path[256])
+{
+	struct vm_place place;
+
+	(void)snprintf(path, 256, "%s/%s%s", parent, VM_SHELL_PREFIX, name);
+	cr_assert_eq(vm_place_make(path, &place), 0);
+	cr_assert_eq(file_write_atomic(place.initrd, "x", 1), 0);
+}
+
+Test(vm, what_a_killed_shell_left_goes_and_what_another_uses_stays)
+{
+	char parent[] = "/tmp/vm_test_shell.XXXXXX", stale[256], used[256], other[256];
+	int fd;
+
+	cr_assert_not_null(mkdtemp(parent));
+	make_shell_dir(parent, "stale", stale);
+	make_shell_dir(parent, "used", used);
+	(void)snprintf(other, sizeof(other), "%s/something", parent);
+	cr_assert_eq(mkdir(other, 0700), 0);
+	fd = open(used, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cr_assert_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+	vm_shell_clean(parent);
+	cr_assert_neq(access(stale, F_OK), 0);
+	cr_assert_eq(access(used, F_OK), 0);
+	cr_assert_eq(access(other, F_OK), 0);
+	(void)close(fd);
+	vm_shell_clean(parent);
+	cr_assert_neq(access(used, F_OK), 0);
+	(void)rmdir(other);
+	cr_assert_eq(rmdir(parent), 0);
 }
