@@ -146,6 +146,8 @@ $(B)/flamelab: $(call obj,lab/main.c $(LAB_SRC) $(PROF_SRC) $(BASE_SRC))
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@ $(LIBS_LAB)
 # PID 1 of the guest: static, libc only, so that it runs before any file system is there.
 $(call obj,$(GUEST_SRC)): $(DEPS_BUILD)
+# The assembler includes the recorded windows, which -MMD does not see.
+$(B)/lab-init $(call obj,lab/guest/fleet_ingest.c): $(wildcard fixtures/push/*.spool)
 $(B)/lab-init: $(GUEST_SRC) $(DEPS_BUILD)
 	@mkdir -p $(B)/obj/lab/guest
 	$(call say,LD,$@)

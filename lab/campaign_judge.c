@@ -39,29 +39,39 @@ static void campaign_load(struct campaign_item *it)
 	}
 }
 
+static void campaign_judge_baseline(
+	struct campaign *c, const struct campaign_item *it, struct gate *g)
+{
+	char key[POLICY_KEY_MAX];
+
+	policy_key(&c->image, it->plan.scenario->shift, key);
+	if (it->plan.mode != VM_EXACT || !c->has_image)
+		gate_unmeasured(g, "baselines are for exact mode");
+	else
+		policy_judge_baseline(c->policy, g, key, c->image.drifted, it->has_cost, it->cost);
+}
+
 static void campaign_judge_overhead(struct campaign *c, struct campaign_item *it, struct gate *g)
 {
 	const struct evidence *e = it->evidence;
-	char key[POLICY_KEY_MAX];
 
 	switch (g->kind) {
 	case GATE_OVERHEAD:
-		if (it->plan.mode == VM_EXACT)
-			judge_overhead(g, &e[0], &e[1], &e[2], &it->overhead);
-		else
+		if (it->plan.mode != VM_EXACT) {
 			gate_unmeasured(g, "only exact mode compares runs to the nanosecond");
+			break;
+		}
+		judge_overhead(g, &e[0], &e[1], &e[2], &it->overhead);
+		/* An agent that samples less than it was asked to is cheap. */
+		judge_rate(g, (double)it->plan.scenario->frequency_hz, &e[1]);
+		judge_rate(g, (double)it->plan.scenario->frequency_hz, &e[2]);
 		break;
 	case GATE_MEMORY:
 		judge_memory(g, &e[1], &e[2]);
 		break;
 	case GATE_BASELINE:
-		it->has_cost = it->plan.mode == VM_EXACT && judge_cost_ns(&e[1], &it->cost_ns);
-		policy_key(&c->image, it->plan.scenario->shift, key);
-		if (it->plan.mode != VM_EXACT || !c->has_image)
-			gate_unmeasured(g, "baselines are for exact mode");
-		else
-			policy_judge_baseline(
-				c->policy, g, key, c->image.drifted, it->has_cost, it->cost_ns);
+		it->has_cost = it->plan.mode == VM_EXACT && judge_cost_ns(&e[1], &it->cost);
+		campaign_judge_baseline(c, it, g);
 		break;
 	default:
 		gate_unmeasured(g, "an overhead scenario does not measure this");
@@ -72,7 +82,8 @@ static void campaign_judge_overhead(struct campaign *c, struct campaign_item *it
 static bool campaign_is_special(enum gate_kind k)
 {
 	return k == GATE_OVERHEAD || k == GATE_MEMORY || k == GATE_BASELINE ||
-	       k == GATE_SAME_TWICE || k == GATE_PERTURB || k == GATE_OVERHEAD_REAL;
+	       k == GATE_SAME_TWICE || k == GATE_PERTURB || k == GATE_OVERHEAD_REAL ||
+	       k == GATE_INGESTION;
 }
 
 static void campaign_judge_special(struct campaign *c, struct campaign_item *it, struct gate *g)
@@ -85,6 +96,10 @@ static void campaign_judge_special(struct campaign *c, struct campaign_item *it,
 		break;
 	case GATE_PERTURB:
 		judge_perturb(g, p->scenario, it->evidence, p->step_count);
+		break;
+	case GATE_INGESTION:
+		it->has_cost = judge_ingestion(g, it->evidence, p->scenario->shift, &it->cost);
+		campaign_judge_baseline(c, it, g);
 		break;
 	case GATE_OVERHEAD_REAL:
 		gate_unmeasured(g, "real-hardware overhead: unmeasured, a VM cannot tell");

@@ -337,6 +337,7 @@ int command_report(int argc, char **argv)
 static int command_move_baselines(struct campaign *c, enum gate_kind gate, const char *why)
 {
 	char dir[600], key[POLICY_KEY_MAX];
+	const char *unit;
 	size_t moved = 0;
 	int r;
 
@@ -349,13 +350,14 @@ static int command_move_baselines(struct campaign *c, enum gate_kind gate, const
 			!c->has_image || c->image.drifted || it->infrastructure)
 			continue;
 		policy_key(&c->image, it->plan.scenario->shift, key);
-		r = policy_rebaseline(c->policy, dir, gate, name, key, it->cost_ns, why);
+		r = policy_rebaseline(c->policy, dir, gate, name, key, it->cost, why);
 		if (r < 0) {
 			log_error("lab", "write baselines", r, "dir=%s", dir);
 			return POLICY_INFRASTRUCTURE;
 		}
-		(void)printf("%s: %s is now %.0f ns for %s\n", name, gate_kind_name(gate),
-			it->cost_ns, key);
+		(void)policy_has_baselines(gate, &unit); /* it was asked before */
+		(void)printf("%s: %s is now %.0f %s for %s\n", name, gate_kind_name(gate), it->cost,
+			unit, key);
 		moved++;
 	}
 	if (moved)
@@ -374,15 +376,16 @@ int command_rebaseline(int argc, char **argv)
 	_cleanup_(json_done) struct json j = {0};
 	struct command_request q = {.quiet = true};
 	enum gate_kind gate = GATE_BASELINE;
+	const char *unit;
 	int code = command_open(&cmd, rebaseline_specs, "rebaseline GATE --why TEXT", argc, argv);
 
 	if (code >= 0)
 		return code;
 	if (cmd.operands != argc - 1 || !gate_kind_parse(argv[cmd.operands], &gate) ||
-		gate != GATE_BASELINE || !cmd.o.why || strlen(cmd.o.why) < 10) {
+		!policy_has_baselines(gate, &unit) || !cmd.o.why || strlen(cmd.o.why) < 10) {
 		(void)fprintf(stderr,
-			"flamelab rebaseline: needs the gate 'baseline' and --why with "
-			"at least 10 characters\n");
+			"flamelab rebaseline: needs the gate 'baseline' or 'ingestion', and --why "
+			"with at least 10 characters\n");
 		return POLICY_USAGE;
 	}
 	if (command_request_load(&q, cmd.place.out, &j) < 0) {

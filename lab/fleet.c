@@ -48,6 +48,16 @@ static void fleet_read(const struct json_at *root, struct fleet_result *f)
 		{"stored_profiles", &f->stored},
 		{"duplicates", &f->duplicates},
 		{"verify_faults", &f->verify_faults},
+		{"spool_limit", &f->spool_limit},
+		{"windows_made", &f->windows_made},
+		{"windows_dropped", &f->dropped},
+		{"windows_dropped_early", &f->dropped_early},
+		{"windows_dropped_told", &f->dropped_told},
+		{"pushes_refused", &f->refused},
+		{"pushes_cut", &f->cut},
+		{"pushes_early", &f->early},
+		{"ingested_profiles", &f->ingested},
+		{"ingest_cpu_ns", &f->ingest_cpu_ns},
 	};
 	struct json_at at, item;
 

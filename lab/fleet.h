@@ -11,10 +11,15 @@
  *	  "commands":0, "commands_done":0, "backend_kills":0, "windows_resent":0,
  *	  "spool_windows_max":0, "stored_profiles":0, "verify_faults":0,	by flame-backend verify, at the end
  *	  "duplicates":0,				by /metrics, since the last start
+ *	  "spool_limit":0, "windows_made":0, "windows_dropped":0, "windows_dropped_early":0,
+ *							windows; the last: while an older one stayed
+ *	  "windows_dropped_told":0,			by the agent's heartbeat
+ *	  "pushes_refused":0, "pushes_cut":0, "pushes_early":0,	by the proxy; early: before Retry-After
+ *	  "ingested_profiles":0, "ingest_cpu_ns":0,	CPU of the backend for them
  *	  "memory_bytes":[0] }				of the agent's cgroup after each command of play cycles
  *
  * windows.spool: agent/spool.h's files one after another; each is a push.v1 request with a series per
- * service.
+ * service. Those are missing that the agent dropped for want of room.
  */
 #ifndef LAB_FLEET_H
 #define LAB_FLEET_H
@@ -35,6 +40,8 @@ struct fleet_result {
 	uint64_t dormant_ns, dormant_cpu_ns, dormant_memory;
 	uint64_t commands, commands_done, kills, resent, spool_max, stored, verify_faults,
 		duplicates;
+	uint64_t spool_limit, windows_made, dropped, dropped_early, dropped_told;
+	uint64_t refused, cut, early, ingested, ingest_cpu_ns;
 	uint64_t memory[FLEET_CYCLES_MAX];
 	size_t memory_count;
 };

@@ -33,6 +33,8 @@ enum gate_kind {
 	GATE_FLEET,           /* request, command, window, upload came round without a failure */
 	GATE_ARRIVED,         /* the backend answers what the agent sent, to the nanosecond */
 	GATE_KEPT,            /* nothing acknowledged is lost, nothing is counted twice */
+	GATE_SPOOL,           /* within its limit; what is dropped is the oldest, and counted */
+	GATE_INGESTION,       /* the backend's instructions per pushed profile */
 	GATE_DORMANT,         /* CPU and memory of an agent that waits on a busy host */
 	GATE_UNLOADED,        /* kernel objects, and memory over many commands, are back */
 	GATE_KIND_COUNT

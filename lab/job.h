@@ -20,7 +20,8 @@
  *	bpf_stats 1			kernel.bpf_stats_enabled during the step
  *	timeout_ms 120000		guest time for the whole step
  *	play loop			agent daemon and backend instead of a recording: loop,
- *					dormant, cycles or faults (lab/guest/fleet_play.c)
+ *					dormant, cycles, faults, answers, spool or ingest
+ *					(lab/guest/fleet_play.c)
  *	backend flame-backend		program in the payload, with a play
  *	backend_env FLAME_FAULT=ack_early	repeated
  *	frequency_hz 997		of what a play asks for
@@ -46,7 +47,8 @@
  *		timed_out			the step's timeout ended it
  * and with a play
  *	profile.pb.gz	the backend's answer for the workload's service
- *	windows.spool	the agent's own: every spool file it made (agent/spool.h), one after another
+ *	windows.spool	the agent's own: every spool file it made and did not drop (agent/spool.h),
+ *			one after another
  *	fleet.json	"schema": "flamelab-fleet/1"; see lab/fleet.h
  *	backend.log  verify.log (of flame-backend verify, after its end)
  * and after the last step "done" with the text "ok\n"; without it the run counts as crashed.

@@ -51,6 +51,9 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 	case GATE_KEPT:
 		judge_kept(g, e, n);
 		break;
+	case GATE_SPOOL:
+		judge_spool(g, e, n);
+		break;
 	case GATE_DORMANT:
 		judge_dormant(g, e, n);
 		break;

@@ -33,6 +33,10 @@
 #define JUDGE_OVERHEAD_MAX   0.01
 #define JUDGE_MEMORY_MAX     100e6
 #define JUDGE_BASELINE_PART  0.02
+#define JUDGE_RATE_DRAW      8.0  /* samples from one draw of the rate to the next */
+#define JUDGE_RATE_PART      0.01 /* idle between the agent's start, the workload's and both ends */
+#define JUDGE_INGESTION_PART 0.03
+#define JUDGE_INGESTION_MIN  500 /* profiles */
 #define JUDGE_COST_PART      0.02
 #define JUDGE_COST_FLUSH     0.5     /* which files samples hit is chance */
 #define JUDGE_CYCLES_BYTES   65536.0 /* kernel memory of a process comes and goes in pages */
@@ -61,6 +65,9 @@ void judge_negative(struct gate *g, const struct evidence *e, size_t count);
 void judge_fleet(struct gate *g, const struct evidence *e, size_t count);
 void judge_arrived(struct gate *g, const struct evidence *e, size_t count);
 void judge_kept(struct gate *g, const struct evidence *e, size_t count);
+void judge_spool(struct gate *g, const struct evidence *e, size_t count);
+/* Guest instructions per profile, for a baseline. False, with the gate unmeasured: they are not known. */
+bool judge_ingestion(struct gate *g, const struct evidence *e, unsigned int shift, double *ret);
 void judge_dormant(struct gate *g, const struct evidence *e, size_t count);
 void judge_unloaded(struct gate *g, const struct evidence *e, size_t count);
 
@@ -71,6 +78,8 @@ struct judge_overhead {
 };
 void judge_overhead(struct gate *g, const struct evidence *bare, const struct evidence *with,
 	const struct evidence *limited, struct judge_overhead *ret);
+/* with took as many samples as its window has at this rate; its workload never sleeps. One CPU. */
+void judge_rate(struct gate *g, double hz, const struct evidence *with);
 void judge_memory(struct gate *g, const struct evidence *with, const struct evidence *limited);
 void judge_leak(struct gate *g, const struct evidence *e, size_t count);
 void judge_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain);

@@ -3,6 +3,7 @@
 
 #include "base/def.h"
 #include "lab/judge.h"
+#include "lab/stacks.h"
 
 static bool judge_metered(struct gate *g, const struct evidence *e)
 {
@@ -57,6 +58,29 @@ void judge_overhead(struct gate *g, const struct evidence *bare, const struct ev
 	gate_check_most(g, "%", 100 * JUDGE_OVERHEAD_MAX, 100 * o.sum, 0,
 		"agent %.3f + BPF %.3f + slowdown %.3f (start-up %.3f s apart)", 100 * o.agent,
 		100 * o.bpf, 100 * o.slowdown, o.start_cpu_s);
+}
+
+/*
+ * The rate is redrawn every JUDGE_RATE_DRAW samples, uniformly within +-25 %: a draw moves the rate by a
+ * sigma of 0.25 / sqrt(3), and the mean of n / JUDGE_RATE_DRAW draws by that over their root.
+ */
+void judge_rate(struct gate *g, double hz, const struct evidence *with)
+{
+	double expected = hz * (double)with->meters.window_wall_ns / (double)NSEC_PER_SEC, sigma;
+	struct stacks st;
+
+	if (!judge_metered(g, with))
+		return;
+	if (!with->has_profile || stacks_open(with->profile, 0, &st) < 0 || !st.has_count ||
+		!(expected > 0)) {
+		gate_unmeasured(g, "%s",
+			with->has_profile ? "the profile counts no samples" : with->no_profile);
+		return;
+	}
+	sigma = 0.25 / sqrt(3) * sqrt(JUDGE_RATE_DRAW / expected);
+	gate_check_near(g, "", expected, stacks_total(&st, hz).count,
+		(JUDGE_Z * sigma + JUDGE_RATE_PART) * expected,
+		"samples of a busy CPU at %.0f Hz, %.60s", hz, with->step);
 }
 
 void judge_memory(struct gate *g, const struct evidence *with, const struct evidence *limited)

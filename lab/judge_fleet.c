@@ -75,6 +75,7 @@ void judge_kept(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct fleet_result *f = &e[i].fleet;
+		uint64_t again;
 
 		if (!judge_has_windows(g, &e[i]))
 			continue;
@@ -89,7 +90,63 @@ void judge_kept(struct gate *g, const struct evidence *e, size_t count)
 			e[i].step);
 		gate_check_most(g, "", 0, (double)f->verify_faults, 0,
 			"faults that flame-backend verify found, %.70s", e[i].step);
+		if (f->refused > 0)
+			gate_check_most(g, "", 0, (double)f->early, 0,
+				"pushes before Retry-After was over, %llu refused, %.50s",
+				(unsigned long long)f->refused, e[i].step);
+		/* What was stored and not answered has come again, or the play proved nothing. */
+		again = f->cut + f->resent;
+		if (again > 0 && f->duplicates < again)
+			gate_unmeasured(g, "%s: %llu pushes came again, %llu duplicates were seen",
+				e[i].step, (unsigned long long)again,
+				(unsigned long long)f->duplicates);
 	}
+}
+
+/*
+ * A file that has appeared is taken in by the daemon a moment later, and only then the limit holds:
+ * one above it is seen now and then (agent/spool.h).
+ */
+void judge_spool(struct gate *g, const struct evidence *e, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct fleet_result *f = &e[i].fleet;
+
+		if (!judge_has_windows(g, &e[i]))
+			continue;
+		if (f->spool_limit == 0 || f->windows_made <= f->spool_limit + 1) {
+			gate_unmeasured(g, "%s: %llu windows, the limit was not reached", e[i].step,
+				(unsigned long long)f->windows_made);
+			continue;
+		}
+		gate_check_most(g, "", (double)f->spool_limit, (double)f->spool_max, 1,
+			"windows in the spool of %llu made, %.60s",
+			(unsigned long long)f->windows_made, e[i].step);
+		gate_check_most(g, "", 0, (double)f->dropped_early, 0,
+			"windows dropped while an older one stayed, %.60s", e[i].step);
+		gate_check_near(g, "", (double)f->dropped, (double)f->dropped_told, 0,
+			"dropped windows by the agent's own count, %.60s", e[i].step);
+		gate_check_near(g, "", (double)e[i].windows.profiles, (double)f->stored, 0,
+			"profiles stored of those in %llu windows not dropped, %.50s",
+			(unsigned long long)e[i].windows.windows, e[i].step);
+	}
+}
+
+bool judge_ingestion(struct gate *g, const struct evidence *e, unsigned int shift, double *ret)
+{
+	const struct fleet_result *f = &e->fleet;
+
+	if (!judge_has_fleet(g, e))
+		return false;
+	if (f->error[0] || f->ingested < JUDGE_INGESTION_MIN || f->ingest_cpu_ns == 0) {
+		gate_unmeasured(g, "%s: %s", e->step,
+			f->error[0] ? f->error : "too few profiles were pushed");
+		return false;
+	}
+	gate_check_near(g, "", (double)f->ingested, (double)f->stored, 0,
+		"profiles stored of those pushed, %.60s", e->step);
+	*ret = (double)f->ingest_cpu_ns / (double)(1U << shift) / (double)f->ingested;
+	return true;
 }
 
 void judge_dormant(struct gate *g, const struct evidence *e, size_t count)

@@ -151,13 +151,19 @@ static int plan_fault(struct arena *a, const struct scenario *s, const struct sc
 	size_t n = 0;
 
 	memset(step->agent_args, 0, sizeof(step->agent_args));
-	if (s->play)
+	if (s->play) {
 		step->backend = "flame-backend-faulty";
+		step->play = f->play ? f->play : s->play;
+		if (f->agent_env_count)
+			step->agent = "flame-agent-faulty";
+	}
 	if (r == 0 && !s->play)
 		r = plan_agent(a, s, f->agent_args.count ? &f->agent_args : &s->agent_args,
 			"flame-agent-faulty", s->seeds[0], step);
 	for (size_t i = 0; i < f->env_count; i++)
 		(s->play ? step->backend_env : step->agent_env)[i] = f->env[i];
+	for (size_t i = 0; i < f->agent_env_count; i++)
+		step->agent_env[i] = f->agent_env[i];
 	if (f->workload && r == 0) {
 		step->workload = f->workload;
 		memset(step->workload_args, 0, sizeof(step->workload_args));

@@ -200,20 +200,30 @@ const struct policy_baseline *policy_find(
 	return NULL;
 }
 
+bool policy_has_baselines(enum gate_kind gate, const char **ret_unit)
+{
+	*ret_unit = gate == GATE_INGESTION ? "instructions" : "ns";
+	return gate == GATE_BASELINE || gate == GATE_INGESTION;
+}
+
 void policy_judge_baseline(const struct policy *p, struct gate *g, const char *key, bool drifted,
 	bool known, double value)
 {
 	const struct policy_baseline *b = policy_find(p, g->kind, g->scenario, key);
+	bool is_ingestion = g->kind == GATE_INGESTION;
+	double part = is_ingestion ? JUDGE_INGESTION_PART : JUDGE_BASELINE_PART;
 
 	if (!known)
-		gate_unmeasured(g, "agent CPU was not metered");
+		gate_unmeasured(
+			g, "%s", is_ingestion ? "not metered" : "agent CPU was not metered");
 	else if (drifted)
 		gate_unmeasured(g, "image has drifted from its package lock");
 	else if (!b)
 		gate_unmeasured(g, "no baseline for this image, kernel, QEMU and toolchain");
 	else
-		gate_check_most(g, "ns", b->value, value, JUDGE_BASELINE_PART * b->value,
-			"agent CPU against the baseline %.0f", b->value);
+		gate_check_most(g, is_ingestion ? "" : "ns", b->value, value, part * b->value,
+			"%s against the baseline %.0f",
+			is_ingestion ? "instructions per pushed profile" : "agent CPU", b->value);
 }
 
 static void policy_write_baseline(struct buf *b, const struct policy_baseline *x, bool first)

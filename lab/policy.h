@@ -69,7 +69,9 @@ void policy_key(const struct image_info *image, unsigned int shift, char ret[POL
 /* NULL: no baseline for this key. */
 const struct policy_baseline *policy_find(
 	const struct policy *p, enum gate_kind gate, const char *scenario, const char *key);
-/* Judges value against the stored one: at most JUDGE_BASELINE_PART above it. */
+/* The gates that have baselines, and in what unit the figures are. */
+bool policy_has_baselines(enum gate_kind gate, const char **ret_unit);
+/* Judges value against the stored one: at most JUDGE_BASELINE_PART, JUDGE_INGESTION_PART above it. */
 void policy_judge_baseline(const struct policy *p, struct gate *g, const char *key, bool drifted,
 	bool known, double value);
 /* Rewrites dir/baselines.json with one value moved or added. 0 or -errno. */

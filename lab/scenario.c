@@ -14,6 +14,8 @@
 static const char *const scenario_kinds[] = {
 	"accuracy", "overhead", "perturb", "selftest", "invariants", "fleet", "matrix", NULL};
 static const char *const scenario_modes[] = {"exact", "fast", "host", NULL};
+static const char *const scenario_plays[] = {
+	"loop", "dormant", "cycles", "faults", "answers", "spool", "ingest", NULL};
 static const char *const gate_needs[] = {"", "required", "platform", NULL};
 
 const char *scenario_kind_name(enum scenario_kind k)
@@ -174,11 +176,25 @@ static void scenario_check_env(const struct json_at *at, const char *env)
 		json_fail(at, "must be FLAME_FAULT...=VALUE or GLIBC_TUNABLES=VALUE in one line");
 }
 
+static size_t scenario_read_env(
+	const struct json_at *fault, const char *name, const char *ret[SCENARIO_FAULT_ENV_MAX])
+{
+	struct json_at at = json_field(fault, name), item;
+	size_t n = json_array(&at, 0, SCENARIO_FAULT_ENV_MAX);
+
+	for (size_t i = 0; i < n; i++) {
+		item = json_item(&at, i);
+		ret[i] = json_text(&item, "", 3, 200);
+		scenario_check_env(&item, ret[i]);
+	}
+	return n;
+}
+
 static void scenario_read_fault(const struct json_at *at, struct scenario_fault *f)
 {
-	static const char *const names[] = {"name", "workload", "agent_args", "env", "truth_points",
-		"boot", "use", "compare", "red", "green", NULL};
-	struct json_at field, item;
+	static const char *const names[] = {"name", "workload", "agent_args", "env", "agent_env",
+		"play", "truth_points", "boot", "use", "compare", "red", "green", NULL};
+	struct json_at field;
 
 	if (!json_object(at, names))
 		return;
@@ -188,13 +204,11 @@ static void scenario_read_fault(const struct json_at *at, struct scenario_fault 
 	if (json_present(&field))
 		scenario_read_workload(&field, &f->workload, &f->workload_args);
 	scenario_read_args(at, "agent_args", &f->agent_args);
-	field = json_field(at, "env");
-	f->env_count = json_array(&field, 0, SCENARIO_FAULT_ENV_MAX);
-	for (size_t i = 0; i < f->env_count; i++) {
-		item = json_item(&field, i);
-		f->env[i] = json_text(&item, "", 3, 200);
-		scenario_check_env(&item, f->env[i]);
-	}
+	f->env_count = scenario_read_env(at, "env", f->env);
+	f->agent_env_count = scenario_read_env(at, "agent_env", f->agent_env);
+	field = json_field(at, "play");
+	if (json_present(&field))
+		f->play = scenario_plays[json_choice(&field, 0, scenario_plays)];
 	field = json_field(at, "truth_points");
 	f->truth_points = json_f64(&field, 0, 0, 50);
 	field = json_field(at, "compare");
@@ -248,11 +262,10 @@ static void scenario_read_gates(const struct json_at *at, struct scenario *s)
 
 static void scenario_read_play(const struct json_at *root, struct scenario *s)
 {
-	static const char *const plays[] = {"loop", "dormant", "cycles", "faults", NULL};
 	struct json_at at = json_field(root, "play");
 
 	if (json_present(&at))
-		s->play = plays[json_choice(&at, 0, plays)];
+		s->play = scenario_plays[json_choice(&at, 0, scenario_plays)];
 	if (s->kind == SCENARIO_FLEET && !s->play)
 		json_fail(&at, "is missing, a fleet scenario needs it");
 	if (s->kind != SCENARIO_FLEET && s->kind != SCENARIO_SELFTEST && s->play)
@@ -373,6 +386,8 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 		if (f->boot >= s->boots)
 			json_fail(&at, "boot %llu, but boots is %llu", (unsigned long long)f->boot,
 				(unsigned long long)s->boots);
+		if (!s->play && (f->play || f->agent_env_count))
+			json_fail(&at, "play and agent_env need a scenario with a play");
 		if (f->compare && scenario_fault_find(s, f->compare) >= s->fault_count)
 			json_fail(&at, "compare \"%s\" is no fault's name", f->compare);
 		if (f->use && scenario_fault_find(s, f->use) >= i)

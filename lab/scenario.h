@@ -70,6 +70,9 @@ struct scenario_fault {
 	struct scenario_args agent_args;         /* instead of the scenario's when given */
 	const char *env[SCENARIO_FAULT_ENV_MAX]; /* of the agent; with a play, of the backend */
 	size_t env_count;
+	const char *agent_env[SCENARIO_FAULT_ENV_MAX]; /* with a play: of the agent */
+	size_t agent_env_count;
+	const char *play;    /* instead of the scenario's; NULL: that */
 	double truth_points; /* the lab falsifies the truth it reads by so much */
 	uint64_t boot;       /* which of the scenario's VMs runs it */
 	const char *use;     /* judges that case's recording instead of making one */

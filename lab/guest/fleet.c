@@ -1,14 +1,7 @@
-/*
- * See fleet.h. The backend stores on the step's directory; the agent's state is there too. Every spool
- * file of the agent is linked into a directory of ours as soon as it appears: it stays in the spool
- * until the backend has committed it, which takes half a second (--commit-interval), and we look every
- * 20 ms. So what the agent sent is known apart from what the backend made of it.
- */
+/* See fleet.h. The backend stores on the step's directory; the agent's state is there too. */
 #include "lab/guest/fleet_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ARGS_MAX = 16, COPY_CHUNK = 1 << 16 };
+enum { ARGS_MAX = 16 };
 
 int fleet_fail(struct fleet *f, const char *fmt, ...)
 {
@@ -36,90 +29,6 @@ int fleet_fail(struct fleet *f, const char *fmt, ...)
 	return -EIO;
 }
 
-/* --- what the agent leaves in its spool */
-
-static bool is_window(const char *name)
-{
-	size_t n = strlen(name);
-
-	return n > 5 && strcmp(name + n - 5, ".push") == 0;
-}
-
-static void look_at_spool(struct fleet *f)
-{
-	DIR *d = opendir(f->spool_dir);
-
-	f->spool_now = 0;
-	for (struct dirent *e; d && (e = readdir(d));) {
-		char from[PATH_MAX + 256], to[PATH_MAX + 256];
-
-		if (!is_window(e->d_name))
-			continue;
-		f->spool_now++;
-		(void)snprintf(from, sizeof(from), "%s/%s", f->spool_dir, e->d_name);
-		(void)snprintf(to, sizeof(to), "%s/%s", f->copy_dir, e->d_name);
-		if (link(from, to) < 0 && errno != EEXIST && errno != ENOENT)
-			(void)fleet_fail(f, "cannot link %s: %s", from, strerror(errno));
-	}
-	if (d)
-		(void)closedir(d);
-	f->spool_max = MAX(f->spool_max, f->spool_now);
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-	return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static int is_window_entry(const struct dirent *d)
-{
-	return is_window(d->d_name);
-}
-
-int fleet_first_copy(struct fleet *f, char ret[PATH_MAX])
-{
-	struct dirent **names = NULL;
-	int n = scandir(f->copy_dir, &names, is_window_entry, by_name);
-
-	if (n > 0)
-		(void)snprintf(ret, PATH_MAX, "%.3800s/%.200s", f->copy_dir, names[0]->d_name);
-	for (int i = 0; i < n; i++)
-		free(names[i]);
-	free(names);
-	return n > 0 ? 0 : fleet_fail(f, "the agent made no window");
-}
-
-static int append_file(int to, const char *path)
-{
-	_cleanup_(closep) int from = open(path, O_RDONLY | O_CLOEXEC);
-	char data[COPY_CHUNK];
-	ssize_t n = from < 0 ? -1 : 1;
-
-	while (n > 0) {
-		n = read(from, data, sizeof(data));
-		if (n > 0 && write(to, data, (size_t)n) != n)
-			n = -1;
-	}
-	return n < 0 ? -EIO : 0;
-}
-
-static void write_windows(struct fleet *f)
-{
-	struct dirent **names = NULL;
-	int n = scandir(f->copy_dir, &names, is_window_entry, by_name);
-	char path[PATH_MAX];
-
-	step_path(f->run, "windows.spool", path);
-	_cleanup_(closep) int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	for (int i = 0; i < n; i++) {
-		(void)snprintf(path, sizeof(path), "%.3800s/%.200s", f->copy_dir, names[i]->d_name);
-		if (to < 0 || append_file(to, path) < 0)
-			(void)fleet_fail(f, "cannot copy %s", names[i]->d_name);
-		free(names[i]);
-	}
-	free(names);
-}
-
 /* --- time */
 
 int fleet_tick(struct fleet *f, uint64_t ns)
@@ -128,7 +37,7 @@ int fleet_tick(struct fleet *f, uint64_t ns)
 
 	while (step_now_ns() < until)
 		step_poll(f->run, until);
-	look_at_spool(f);
+	fleet_look(f);
 	if (!step_in_time(f->run))
 		return fleet_fail(f, "the step's time is over");
 	if (f->run->agent.pid > 0 && f->run->agent.pidfd < 0)
@@ -177,6 +86,12 @@ static int answers(struct fleet *f)
 	return try_call(f, &c, &reply) == 0 && reply.status == 200;
 }
 
+/* Plays that measure: heartbeats come as seldom as they do outside. */
+static bool is_calm(const char *play)
+{
+	return strcmp(play, "dormant") == 0 || strcmp(play, "ingest") == 0;
+}
+
 int fleet_start_backend(struct fleet *f)
 {
 	const struct job_step *s = f->run->step;
@@ -192,7 +107,7 @@ int fleet_start_backend(struct fleet *f)
 	argv[n++] = "--listen";
 	argv[n++] = listen;
 	argv[n++] = "--heartbeat-interval";
-	argv[n++] = strcmp(s->play, "dormant") == 0 ? "30s" : "1s";
+	argv[n++] = is_calm(s->play) ? "30s" : "1s";
 	argv[n++] = "--commit-interval";
 	argv[n++] = "500ms";
 	argv[n++] = "--free-min";
@@ -241,13 +156,21 @@ int fleet_call(struct fleet *f, const char *method, const char *path, const char
 
 /* --- the agent */
 
+/* How long the agent's windows last in a play: as long as the request where nothing is said. */
+static const char *window_of(const char *play)
+{
+	if (strcmp(play, "spool") == 0)
+		return "1s";
+	return strcmp(play, "faults") == 0 || strcmp(play, "answers") == 0 ? "3s" : "1h";
+}
+
 /* One agent with no memory of earlier steps, and a seed, so that it always does the same. */
 static int write_conf(struct fleet *f, char path[PATH_MAX])
 {
 	const struct job_step *s = f->run->step;
-	bool is_short = strcmp(s->play, "faults") == 0;
 	FILE *o;
 
+	f->spool_limit = strcmp(s->play, "spool") == 0 ? FLEET_SPOOL_LIMIT : 0;
 	step_path(f->run, "agent.conf", path);
 	o = fopen(path, "we");
 	if (!o)
@@ -255,8 +178,11 @@ static int write_conf(struct fleet *f, char path[PATH_MAX])
 	(void)fprintf(o,
 		"backend = http://127.0.0.1:%d\nhost = lab\nstate-dir = %s\nheartbeat = %s\n"
 		"window = %s\nseed = %llu\n",
-		FLEET_PORT, f->state_dir, strcmp(s->play, "dormant") == 0 ? "30s" : "1s",
-		is_short ? "3s" : "1h", (unsigned long long)s->jitter_seed);
+		f->proxy.pid > 0 ? FLEET_PROXY_PORT : FLEET_PORT, f->state_dir,
+		is_calm(s->play) ? "30s" : "1s", window_of(s->play),
+		(unsigned long long)s->jitter_seed);
+	if (f->spool_limit)
+		(void)fprintf(o, "spool-windows = %llu\n", (unsigned long long)f->spool_limit);
 	return fclose(o) != 0 ? fleet_fail(f, "cannot write %s", path) : 0;
 }
 
@@ -295,7 +221,7 @@ static void end_agent(struct fleet *f)
 	(void)kill(p->pid, SIGTERM);
 	while (p->pidfd >= 0 && step_now_ns() < until)
 		step_poll(f->run, until);
-	look_at_spool(f);
+	fleet_look(f);
 	if (p->pidfd >= 0)
 		(void)fleet_fail(f, "the agent did not end within 5 s");
 }
@@ -368,6 +294,16 @@ static int write_result(const struct fleet *f)
 		{"stored_profiles", f->stored},
 		{"duplicates", f->duplicates},
 		{"verify_faults", f->verify_faults},
+		{"spool_limit", f->spool_limit},
+		{"windows_made", f->windows},
+		{"windows_dropped", f->dropped_count},
+		{"windows_dropped_early", f->dropped_early},
+		{"windows_dropped_told", f->dropped_told},
+		{"pushes_refused", f->refused},
+		{"pushes_cut", f->cut},
+		{"pushes_early", f->early},
+		{"ingested_profiles", f->ingested},
+		{"ingest_cpu_ns", f->ingest_cpu_ns},
 	};
 	FILE *o;
 	bool bad;
@@ -401,12 +337,21 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+static int start_proxy(struct fleet *f)
+{
+	int err = strcmp(f->run->step->play, "answers") == 0
+			  ? proxy_start(&f->proxy, FLEET_PROXY_PORT, FLEET_PORT)
+			  : 0;
+
+	return err < 0 ? fleet_fail(f, "cannot start the proxy: %s", strerror(-err)) : 0;
+}
+
 static void play(struct fleet *f)
 {
 	struct run *r = f->run;
 
 	f->bpf_before = bpf_object_count();
-	if (fleet_start_backend(f) == 0 && start_agent(f) == 0) {
+	if (fleet_start_backend(f) == 0 && start_proxy(f) == 0 && start_agent(f) == 0) {
 		r->ready = true;
 		r->ready_ns = step_now_ns();
 		r->cpu_ready_ns = group_cpu_ns(&r->agent.group);
@@ -415,11 +360,12 @@ static void play(struct fleet *f)
 		r->window_end_ns = step_now_ns();
 	}
 	end_agent(f);
+	proxy_end(&f->proxy);
 	f->bpf_after = bpf_object_count();
 	read_duplicates(f);
 	if (r->backend.pidfd >= 0 && fleet_end_backend(f, SIGTERM) == 0)
 		fleet_verify(f);
-	write_windows(f);
+	fleet_write_windows(f);
 }
 
 int fleet_run(struct run *r)

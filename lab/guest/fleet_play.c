@@ -5,28 +5,23 @@
  *		backend's flame graph of the workload becomes the step's profile
  *	dormant	nothing is asked for while the workload keeps the host busy
  *	cycles	play_count requests, each ended once BPF objects are loaded
- *	faults	windows of three seconds; the backend is killed once when it has just acknowledged a window, once
- *		while one is being sent, stays down for five, comes back; then a window that it has is
- *		sent again, as an agent does that never saw the answer
+ *
+ * faults, answers and spool are in fleet_faults.c, ingest is in fleet_ingest.c.
  */
 #include "lab/guest/fleet_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { DOWN_WINDOWS = 5, FAULTS_S = 39, SPOOL_HEADER = 24 };
-
 #define REQUESTS "/api/v1/requests"
-#define PUSH     "/push.v1.PusherService/Push"
 #define SETTLE_NS \
 	(2 * NSEC_PER_SEC) /* a window starts 1 s after its command, to be ready in time */
 #define DORMANT_NS (1 * NSEC_PER_SEC) /* between two looks at the kernel's BPF objects */
 
-static int request(struct fleet *f, unsigned int number, unsigned int duration_s)
+int fleet_request(struct fleet *f, unsigned int number, unsigned int duration_s)
 {
 	char json[256];
 	struct http_reply reply = {0};
@@ -47,7 +42,7 @@ static int request_get(struct fleet *f, struct http_reply *ret)
 	return fleet_call(f, "GET", path, NULL, ret);
 }
 
-static int is_running(struct fleet *f)
+int fleet_is_running(struct fleet *f)
 {
 	struct http_reply reply = {0};
 	int err = request_get(f, &reply);
@@ -56,7 +51,7 @@ static int is_running(struct fleet *f)
 }
 
 /* Its commands have come to an end that the agent reported, and the backend has all windows. */
-static int is_over(struct fleet *f)
+int fleet_is_over(struct fleet *f)
 {
 	static const char *const under_way[] = {"\"pending\"", "\"sent\"", "\"running\""};
 	struct http_reply reply = {0};
@@ -81,13 +76,13 @@ static int end_request(struct fleet *f)
 	(void)snprintf(path, sizeof(path), REQUESTS "/lab-%llu", (unsigned long long)f->commands);
 	err = fleet_call(f, "DELETE", path, NULL, &reply);
 	if (err == 0)
-		err = fleet_wait(f, is_over, "the request's end");
+		err = fleet_wait(f, fleet_is_over, "the request's end");
 	f->commands_done += err == 0;
 	return err;
 }
 
 /* Until its end, or until the step's. */
-static int run_workload(struct fleet *f)
+int fleet_run_workload(struct fleet *f)
 {
 	struct run *r = f->run;
 	int err = 0;
@@ -122,15 +117,15 @@ static int fetch_profile(struct fleet *f)
 
 static int play_loop(struct fleet *f)
 {
-	int err = request(f, 1, 3600);
+	int err = fleet_request(f, 1, 3600);
 
 	if (err == 0)
-		err = fleet_wait(f, is_running, "the command to run");
+		err = fleet_wait(f, fleet_is_running, "the command to run");
 	if (err == 0)
 		err = fleet_pause(f, SETTLE_NS + f->run->step->start_offset_ns);
 	f->bpf_sampling_max = bpf_object_count();
 	if (err == 0)
-		err = run_workload(f);
+		err = fleet_run_workload(f);
 	if (err == 0)
 		err = end_request(f);
 	return err == 0 ? fetch_profile(f) : err;
@@ -159,7 +154,7 @@ static int play_dormant(struct fleet *f)
 	return err;
 }
 
-static int is_sampling(struct fleet *f)
+int fleet_is_sampling(struct fleet *f)
 {
 	uint64_t n = bpf_object_count();
 
@@ -179,109 +174,18 @@ static int play_cycles(struct fleet *f)
 	int err = 0;
 
 	for (unsigned int i = 1; err == 0 && i <= count; i++) {
-		err = request(f, i, 3600);
+		err = fleet_request(f, i, 3600);
 		if (err == 0)
-			err = fleet_wait(f, is_sampling, "BPF objects of a command");
+			err = fleet_wait(f, fleet_is_sampling, "BPF objects of a command");
 		if (err == 0)
 			err = fleet_pause(f, SETTLE_NS);
 		if (err == 0)
 			err = end_request(f);
 		if (err == 0)
 			err = fleet_wait(f, is_unloaded, "BPF objects to go");
-		f->memory[f->memory_count++] = group_memory_bytes(&f->run->agent.group);
+		f->memory[f->memory_count++] = group_memory_kept_bytes(&f->run->agent.group);
 	}
-	return err == 0 ? run_workload(f) : err;
-}
-
-/* --- faults */
-
-static int has_window(struct fleet *f)
-{
-	return f->spool_now > 0;
-}
-
-static int has_none(struct fleet *f)
-{
-	return f->spool_now == 0;
-}
-
-static int has_five(struct fleet *f)
-{
-	return f->spool_now >= DOWN_WINDOWS;
-}
-
-static int kill_backend(struct fleet *f)
-{
-	f->kills++;
-	return fleet_end_backend(f, SIGKILL);
-}
-
-/* What the agent sent first, once more; the backend must say that it has it. */
-static int send_again(struct fleet *f)
-{
-	struct http_call c = {
-		.port = FLEET_PORT, .method = "POST", .path = PUSH, .type = "application/proto"};
-	struct http_reply reply = {0};
-	static char data[1 << 20];
-	char path[PATH_MAX];
-	ssize_t n;
-	int err = fleet_first_copy(f, path);
-
-	if (err < 0)
-		return err;
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, data, sizeof(data));
-	if (n <= SPOOL_HEADER || n == (ssize_t)sizeof(data))
-		return fleet_fail(f, "cannot read %s", path);
-	c.body = data + SPOOL_HEADER;
-	c.size = (size_t)n - SPOOL_HEADER;
-	err = http_do(&c, f->buffer, FLEET_BUFFER, &reply);
-	if (err < 0 || reply.status != 200)
-		return fleet_fail(
-			f, "a window sent again: status %d, %s", reply.status, strerror(-err));
-	f->resent++;
-	return 0;
-}
-
-static int play_faults(struct fleet *f)
-{
-	struct run *r = f->run;
-	int err = request(f, 1, FAULTS_S);
-
-	if (err == 0)
-		err = fleet_wait(f, is_running, "the command to run");
-	r->workload_start_ns = step_now_ns();
-	if (err == 0 && step_start_workload(r) < 0)
-		err = fleet_fail(f, "cannot start the workload");
-	if (err == 0)
-		err = fleet_wait(f, is_sampling, "BPF objects of the command");
-	if (err == 0)
-		err = fleet_wait(f, has_window, "the first window");
-	if (err == 0)
-		err = fleet_wait(f, has_none, "the first window's acknowledgement");
-	if (err == 0)
-		err = kill_backend(f);
-	if (err == 0)
-		err = fleet_start_backend(f);
-	if (err == 0)
-		err = fleet_wait(f, has_none, "the windows after the first kill");
-	if (err == 0)
-		err = fleet_wait(f, has_window, "a window to interrupt");
-	if (err == 0)
-		err = fleet_pause(f, 5 * FLEET_TICK_NS); /* it is sent, and not committed yet */
-	if (err == 0)
-		err = kill_backend(f);
-	if (err == 0)
-		err = fleet_wait(f, has_five, "five windows in the spool");
-	if (err == 0)
-		err = fleet_start_backend(f);
-	while (err == 0 && r->workload.pidfd >= 0)
-		err = fleet_tick(f, FLEET_TICK_NS);
-	r->workload_end_ns = step_now_ns();
-	if (err == 0)
-		err = fleet_wait(f, is_over, "the request's end");
-	f->commands_done += err == 0;
-	return err == 0 ? send_again(f) : err;
+	return err == 0 ? fleet_run_workload(f) : err;
 }
 
 int fleet_play(struct fleet *f, const char *name)
@@ -290,7 +194,8 @@ int fleet_play(struct fleet *f, const char *name)
 		const char *name;
 		int (*play)(struct fleet *f);
 	} plays[] = {{"loop", play_loop}, {"dormant", play_dormant}, {"cycles", play_cycles},
-		{"faults", play_faults}};
+		{"faults", fleet_play_faults}, {"answers", fleet_play_answers},
+		{"spool", fleet_play_spool}, {"ingest", fleet_play_ingest}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(plays); i++)
 		if (strcmp(plays[i].name, name) == 0)

@@ -228,6 +228,16 @@ uint64_t group_memory_bytes(const struct group *g)
 	return sum;
 }
 
+uint64_t group_memory_kept_bytes(const struct group *g)
+{
+	uint64_t all = group_memory_bytes(g);
+	char text[8192];
+
+	if (!g->memory || read_text(g->path, "memory.stat", text, sizeof(text)) < 0)
+		return all;
+	return all - MIN(all, field(text, "slab_reclaimable", NULL));
+}
+
 uint64_t group_oom_kills(const struct group *g)
 {
 	char text[512];

@@ -42,6 +42,8 @@ uint64_t group_cpu_ns(const struct group *g);
  * older kernel's parts are summed. Without a memory controller: RssAnon of its processes.
  */
 uint64_t group_memory_bytes(const struct group *g);
+/* The same without slab that the kernel can take back: names and inodes of files that were opened. */
+uint64_t group_memory_kept_bytes(const struct group *g);
 uint64_t group_oom_kills(const struct group *g);
 const char *group_cpu_source(const struct group *g);
 const char *group_memory_source(const struct group *g);

@@ -18,7 +18,7 @@
 
 enum { WAIT_S = 20, HEAD_MAX = 2048 };
 
-static int connect_to(unsigned int port)
+int http_connect(unsigned int port)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET,
 		.sin_port = htons((uint16_t)port),
@@ -38,8 +38,10 @@ static int connect_to(unsigned int port)
 	return err;
 }
 
-static int send_all(int fd, const char *data, size_t size)
+int http_send(int fd, const void *bytes, size_t size)
 {
+	const char *data = bytes;
+
 	while (size > 0) {
 		ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
 
@@ -53,7 +55,7 @@ static int send_all(int fd, const char *data, size_t size)
 	return 0;
 }
 
-static int receive_all(int fd, char *buffer, size_t buffer_size, size_t *ret)
+int http_receive(int fd, char *buffer, size_t buffer_size, size_t *ret)
 {
 	size_t size = 0;
 
@@ -95,7 +97,7 @@ static int parse(char *text, size_t size, struct http_reply *ret)
 
 int http_do(const struct http_call *c, char *buffer, size_t buffer_size, struct http_reply *ret)
 {
-	_cleanup_(closep) int fd = connect_to(c->port);
+	_cleanup_(closep) int fd = http_connect(c->port);
 	char head[HEAD_MAX];
 	size_t size = 0;
 	int n, err = fd;
@@ -111,10 +113,10 @@ int http_do(const struct http_call *c, char *buffer, size_t buffer_size, struct 
 		c->token ? "\r\n" : "");
 	if (n >= (int)sizeof(head))
 		return -ENAMETOOLONG;
-	err = send_all(fd, head, (size_t)n);
+	err = http_send(fd, head, (size_t)n);
 	if (err == 0 && c->type)
-		err = send_all(fd, c->body, c->size);
+		err = http_send(fd, c->body, c->size);
 	if (err == 0)
-		err = receive_all(fd, buffer, buffer_size, &size);
+		err = http_receive(fd, buffer, buffer_size, &size);
 	return err < 0 ? err : parse(buffer, size, ret);
 }

@@ -25,4 +25,10 @@ struct http_call {
  */
 int http_do(const struct http_call *c, char *buffer, size_t buffer_size, struct http_reply *ret);
 
+/* The parts of it. A socket with deadlines for both ways, or -errno. */
+int http_connect(unsigned int port);
+int http_send(int fd, const void *data, size_t size); /* all of it: 0 or -errno */
+/* Until the peer closes; NUL-terminated. 0; -EFBIG; -errno. */
+int http_receive(int fd, char *buffer, size_t buffer_size, size_t *ret);
+
 #endif

@@ -14,7 +14,10 @@ static const char result[] =
 	"\"bpf_sampling_max\":16,\"bpf_after\":3,\"dormant_ns\":4,\"dormant_cpu_ns\":5,"
 	"\"dormant_memory_bytes\":6,\"commands\":7,\"commands_done\":8,\"backend_kills\":9,"
 	"\"windows_resent\":10,\"spool_windows_max\":11,\"stored_profiles\":12,"
-	"\"verify_faults\":13,\"duplicates\":14,\"memory_bytes\":[15,16]}";
+	"\"verify_faults\":13,\"duplicates\":14,\"spool_limit\":17,\"windows_made\":18,"
+	"\"windows_dropped\":19,\"windows_dropped_early\":20,\"windows_dropped_told\":21,"
+	"\"pushes_refused\":22,\"pushes_cut\":23,\"pushes_early\":24,\"ingested_profiles\":25,"
+	"\"ingest_cpu_ns\":26,\"memory_bytes\":[15,16]}";
 
 Test(fleet, result_is_read_whole)
 {
@@ -25,6 +28,8 @@ Test(fleet, result_is_read_whole)
 	cr_assert_str_eq(f.backend_exit, "signal 9");
 	cr_assert_eq(f.bpf_after, 3);
 	cr_assert_eq(f.stored, 12);
+	cr_assert_eq(f.dropped_told, 21);
+	cr_assert_eq(f.ingest_cpu_ns, 26);
 	cr_assert_eq(f.memory_count, 2);
 	cr_assert_eq(f.memory[1], 16);
 	fleet_done(&f);
@@ -155,6 +160,100 @@ Test(fleet, lost_profile_and_one_counted_twice_fail)
 	e.fleet.stored = 6;
 	e.fleet.verify_faults = 1;
 	cr_assert_eq(judged(judge_kept, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
+Test(fleet,
+	push_before_retry_after_is_over_fails_and_a_cut_one_that_never_came_again_proves_nothing)
+{
+	struct evidence e;
+
+	well(&e);
+	e.fleet.refused = 2;
+	e.fleet.cut = 2;
+	e.fleet.duplicates = 12;
+	cr_assert_eq(judged(judge_kept, &e), GATE_PASS);
+	e.fleet.duplicates = 0;
+	cr_assert_eq(judged(judge_kept, &e), GATE_UNMEASURED);
+	e.fleet.duplicates = 12;
+	e.fleet.early = 1;
+	cr_assert_eq(judged(judge_kept, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
+/* Of 18 windows with 6 profiles each, the spool kept the last 6 and the agent says so. */
+static void bounded(struct evidence *e)
+{
+	well(e);
+	e->windows.windows = 6;
+	e->windows.profiles = e->fleet.stored = 36;
+	e->fleet.spool_limit = e->fleet.spool_max = 6;
+	e->fleet.windows_made = 18;
+	e->fleet.dropped = e->fleet.dropped_told = 12;
+}
+
+Test(fleet, spool_within_its_limit_that_drops_the_oldest_and_tells_passes)
+{
+	struct evidence e;
+
+	bounded(&e);
+	cr_assert_eq(judged(judge_spool, &e), GATE_PASS);
+	e.fleet.spool_max = 7; /* one of them is not taken in yet */
+	cr_assert_eq(judged(judge_spool, &e), GATE_PASS);
+	evidence_done(&e);
+}
+
+Test(fleet, spool_above_its_limit_fails_and_one_that_never_reached_it_proves_nothing)
+{
+	struct evidence e;
+
+	bounded(&e);
+	e.fleet.spool_max = 8;
+	cr_assert_eq(judged(judge_spool, &e), GATE_FAIL);
+	e.fleet.spool_max = 6;
+	e.fleet.windows_made = 6;
+	cr_assert_eq(judged(judge_spool, &e), GATE_UNMEASURED);
+	e.fleet.spool_limit = 0;
+	cr_assert_eq(judged(judge_spool, &e), GATE_UNMEASURED);
+	evidence_done(&e);
+}
+
+Test(fleet, spool_that_drops_silently_or_a_newer_one_first_fails)
+{
+	struct evidence e;
+
+	bounded(&e);
+	e.fleet.dropped_told = 11;
+	cr_assert_eq(judged(judge_spool, &e), GATE_FAIL);
+	e.fleet.dropped_told = 12;
+	e.fleet.dropped_early = 1;
+	cr_assert_eq(judged(judge_spool, &e), GATE_FAIL);
+	e.fleet.dropped_early = 0;
+	e.fleet.stored = 35;
+	cr_assert_eq(judged(judge_spool, &e), GATE_FAIL);
+	evidence_done(&e);
+}
+
+Test(fleet, ingestion_is_instructions_per_profile_and_needs_500_that_are_stored)
+{
+	_cleanup_(gate_list_done) struct gate_list l = {0};
+	struct gate *g = gate_add(&l, GATE_INGESTION, "s", "", GATE_PLATFORM);
+	struct evidence e;
+	double cost = 0;
+
+	well(&e);
+	e.fleet.ingested = e.fleet.stored = 500;
+	e.fleet.ingest_cpu_ns = 1000000;
+	cr_assert(judge_ingestion(g, &e, 1, &cost));
+	cr_assert_float_eq(cost, 1000, 1e-9, "2 ns an instruction at shift 1");
+	gate_decide(g);
+	cr_assert_eq(g->status, GATE_PASS);
+	e.fleet.stored = 499;
+	cr_assert(judge_ingestion(g, &e, 1, &cost));
+	gate_decide(g);
+	cr_assert_eq(g->status, GATE_FAIL);
+	e.fleet.ingested = 499;
+	cr_assert_not(judge_ingestion(g, &e, 1, &cost));
 	evidence_done(&e);
 }
 

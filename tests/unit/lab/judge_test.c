@@ -411,6 +411,16 @@ static enum gate_status overhead(
 	return g.status;
 }
 
+static enum gate_status rate(double hz, const struct evidence *e)
+{
+	struct gate g = {.status = GATE_UNMEASURED};
+
+	judge_rate(&g, hz, e);
+	gate_decide(&g);
+	free(g.checks);
+	return g.status;
+}
+
 Test(judge, overhead_sums_agent_bpf_and_slowdown)
 {
 	struct evidence bare = metered(0, 10 * NSEC_PER_SEC, 0);
@@ -444,6 +454,23 @@ Test(judge, overhead_without_bpf_runs_is_unmeasured)
 	cr_assert_eq(overhead(metered(0, 10 * NSEC_PER_SEC, 0), metered(1, 10 * NSEC_PER_SEC, 0),
 			     limited, &sum),
 		GATE_UNMEASURED);
+}
+
+/* A second of a busy CPU: 4 sigma of 1,000 samples are 52, and 1 % is 10. */
+Test(judge, agent_that_samples_at_another_rate_than_asked_fails_overhead)
+{
+	struct evidence e;
+
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	e.has_meters = true;
+	e.meters.window_wall_ns = NSEC_PER_SEC;
+	cr_assert_eq(rate(1000, &e), GATE_PASS);
+	cr_assert_eq(rate(1060, &e), GATE_PASS);
+	cr_assert_eq(rate(1070, &e), GATE_FAIL, "6.5 % too few");
+	cr_assert_eq(rate(930, &e), GATE_FAIL, "7.5 % too many");
+	e.meters.window_wall_ns = 0;
+	cr_assert_eq(rate(1000, &e), GATE_UNMEASURED);
+	evidence_done(&e);
 }
 
 Test(judge, memory_needs_samples_and_survival)

@@ -169,6 +169,16 @@ Test(plan, modes_that_cannot_run_a_scenario_skip_it_with_the_reason)
 	cr_assert_null(p.skipped);
 }
 
+static const struct job_step *find_step(const struct plan *p, const char *name)
+{
+	for (size_t b = 0; b < p->boot_count; b++)
+		for (size_t i = 0; i < p->boots[b].job.step_count; i++)
+			if (strcmp(p->boots[b].job.steps[i].name, name) == 0)
+				return &p->boots[b].job.steps[i];
+	cr_assert(false, "no step %s", name);
+	return NULL;
+}
+
 Test(plan, fleet_runs_daemon_and_backend_and_counts_by_suite)
 {
 	struct plan_options o = {0};
@@ -184,6 +194,14 @@ Test(plan, fleet_runs_daemon_and_backend_and_counts_by_suite)
 	cr_assert_null(s->agent_args[0]);
 	make("fleet_cycles", &o, &p);
 	cr_assert_eq(p.boots[0].job.steps[0].play_count, 12);
+	make("selftest_fleet", &o, &p);
+	cr_assert_str_eq(find_step(&p, "selftest_fleet.ack_early")->play, "faults");
+	cr_assert_str_eq(find_step(&p, "selftest_fleet.ack_early")->agent, "flame-agent");
+	s = find_step(&p, "selftest_fleet.spool_unbounded");
+	cr_assert_str_eq(s->play, "spool");
+	cr_assert_str_eq(s->agent, "flame-agent-faulty");
+	cr_assert_str_eq(s->agent_env[0], "FLAME_FAULT=spool_unbounded");
+	cr_assert_null(s->backend_env[0]);
 	o.full = true;
 	make("fleet_cycles", &o, &p);
 	cr_assert_eq(p.boots[0].job.steps[0].play_count, 100);

@@ -10,7 +10,9 @@ static const char excuses[] =
 	"\"expiry\":\"2026-12-31\"}]}";
 static const char baselines[] =
 	"{\"schema\":\"flamelab-baselines/1\",\"baselines\":[{\"gate\":\"baseline\","
-	"\"scenario\":\"overhead\",\"key\":\"k1\",\"value\":1000,\"why\":\"first measured\"}]}";
+	"\"scenario\":\"overhead\",\"key\":\"k1\",\"value\":1000,\"why\":\"first measured\"},"
+	"{\"gate\":\"ingestion\",\"scenario\":\"overhead\",\"key\":\"k1\",\"value\":1000,"
+	"\"why\":\"first measured\"}]}";
 
 static struct policy *policy;
 
@@ -88,10 +90,10 @@ Test(policy, exit_codes_follow_the_contract)
 	cr_assert_eq(POLICY_SKIPPED, 77);
 }
 
-static enum gate_status baseline(const char *key, bool drifted, double value)
+static enum gate_status against(enum gate_kind gate, const char *key, bool drifted, double value)
 {
 	struct gate_list l = {0};
-	struct gate *g = gate_add(&l, GATE_BASELINE, "overhead", "", GATE_PLATFORM);
+	struct gate *g = gate_add(&l, gate, "overhead", "", GATE_PLATFORM);
 	enum gate_status status;
 
 	policy_judge_baseline(policy, g, key, drifted, true, value);
@@ -99,6 +101,19 @@ static enum gate_status baseline(const char *key, bool drifted, double value)
 	status = g->status;
 	gate_list_done(&l);
 	return status;
+}
+
+static enum gate_status baseline(const char *key, bool drifted, double value)
+{
+	return against(GATE_BASELINE, key, drifted, value);
+}
+
+Test(policy, ingestion_allows_three_percent_more_and_any_less)
+{
+	cr_assert_eq(against(GATE_INGESTION, "k1", false, 1029), GATE_PASS);
+	cr_assert_eq(against(GATE_INGESTION, "k1", false, 500), GATE_PASS);
+	cr_assert_eq(against(GATE_INGESTION, "k1", false, 1031), GATE_FAIL);
+	cr_assert_eq(against(GATE_INGESTION, "k2", false, 1000), GATE_UNMEASURED);
 }
 
 Test(policy, baseline_allows_two_percent_and_only_for_its_key)
@@ -134,7 +149,7 @@ Test(policy, rebaseline_moves_one_value_and_keeps_the_others)
 		cr_assert_eq(
 			policy_parse_baselines(again, text, n), 0, "%s", again->baselines.message);
 	}
-	cr_assert_eq(again->item_count, 2);
+	cr_assert_eq(again->item_count, 3);
 	cr_assert_eq(policy_find(again, GATE_BASELINE, "overhead", "k1")->value, 1000);
 	cr_assert_eq(policy_find(again, GATE_BASELINE, "overhead", "k \"2\"")->value, 77);
 	policy_done(again);

@@ -88,6 +88,13 @@ Test(scenario, refusals_name_file_field_and_reason)
 	refuses("}}", "}", "x.json: line 1: not JSON");
 }
 
+Test(scenario, faults_of_an_agent_in_a_play_need_a_play)
+{
+	refuses("\"kind\":\"accuracy\"",
+		"\"kind\":\"selftest\",\"faults\":[{\"name\":\"a\",\"play\":\"spool\"}]",
+		"x.json: faults[0]: play and agent_env need a scenario with a play");
+}
+
 Test(scenario, same_twice_without_a_repeat_is_refused)
 {
 	refuses("\"losses\":\"platform\"", "\"same_twice\":\"required\"",
