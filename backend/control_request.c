@@ -205,7 +205,8 @@ static int request_show(struct control *c, const char *id, struct buf *out)
 		control_column(head, 10));
 	row = control_query(c, &r,
 		"SELECT id, kind, instance, state, updated_ms, host, text FROM ctl_commands"
-		" WHERE request = ?1 ORDER BY host, instance, kind DESC, updated_ms, id",
+		" WHERE request = ?1 ORDER BY host, instance, kind <> 'start', kind, updated_ms, "
+		"id",
 		"t", id);
 	for (; control_row(c, row, &r); first = false) {
 		(void)buf_printf(out,
