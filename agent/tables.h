@@ -30,10 +30,10 @@ enum { TABLES_BUDGET_MB_DEFAULT = 24, TABLES_BUDGET_MB_MIN = 1 };
 /* The kernel's side, as descriptors of maps that stay the caller's. */
 struct tables_maps {
 	int slabs;     /* ARRAY_OF_MAPS of TABLE_SLABS_MAX mmapable arrays of TABLE_SLAB_SIZE */
-	int dirs;      /* mmapable ARRAY of TABLE_DIRS_MAX u32 */
+	int dirs;      /* mmapable ARRAY of one value, u32[TABLE_DIRS_MAX] */
 	int rules;     /* mmapable ARRAY of TABLE_RULES_MAX struct unwind_rule */
 	int procs;     /* HASH of struct process_key -> struct table_process */
-	int slab_used; /* mmapable ARRAY of TABLE_SLABS_MAX u32: seconds of CLOCK_MONOTONIC */
+	int slab_used; /* mmapable ARRAY of one u32[TABLE_SLABS_MAX]: seconds of CLOCK_MONOTONIC */
 };
 
 struct tables_stats {

@@ -188,16 +188,19 @@ static inline int unwind_apply(
 static inline int unwind_caller_fp(
 	struct unwind_state *s, const struct unwind_caller *c, __u64 *ret)
 {
+	__u64 at;
+
 	*ret = s->fp;
 	if (c->fp == UNWIND_SAME)
 		return UNWIND_GO_ON;
 	if (c->fp == UNWIND_IN_REG)
 		return unwind_register(s, c->fp_offset, ret);
-	if (c->fp != UNWIND_AT_CFA)
+	if (c->fp != UNWIND_AT_CFA && c->fp != UNWIND_AT_FP) {
 		*ret = UNWIND_FP_GONE;
-	else if (UNWIND_READ(s, ret, sizeof(*ret), c->cfa + c->fp_offset) != 0)
-		return unwind_unreadable(s);
-	return UNWIND_GO_ON;
+		return UNWIND_GO_ON;
+	}
+	at = (c->fp == UNWIND_AT_FP ? s->fp : c->cfa) + c->fp_offset;
+	return UNWIND_READ(s, ret, sizeof(*ret), at) == 0 ? UNWIND_GO_ON : unwind_unreadable(s);
 }
 
 static inline int unwind_caller_pc(

@@ -32,13 +32,17 @@ struct {
 	__array(values, struct slab_map);
 } slabs SEC(".maps");
 
-/* As each entry of an array takes 8 bytes, one mapped by user space has them 8 bytes apart. */
+/* One value, because each element of an array takes 8 bytes at least. */
+struct table_dirs {
+	__u32 refs[TABLE_DIRS_MAX];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TABLE_DIRS_MAX);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct table_dirs);
 } dirs SEC(".maps");
 
 struct {
@@ -49,12 +53,16 @@ struct {
 	__type(value, struct unwind_rule);
 } rules SEC(".maps");
 
+struct table_slab_used {
+	__u32 second[TABLE_SLABS_MAX];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TABLE_SLABS_MAX);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct table_slab_used);
 } slab_used SEC(".maps");
 
 struct {
@@ -76,7 +84,9 @@ static __always_inline const __u8 *walk_slab(__u32 index)
 
 static __always_inline __u32 *walk_dir(__u32 index)
 {
-	return bpf_map_lookup_elem(&dirs, &index);
+	struct table_dirs *d = bpf_map_lookup_elem(&dirs, &zero);
+
+	return d && index < TABLE_DIRS_MAX ? &d->refs[index & (TABLE_DIRS_MAX - 1)] : 0;
 }
 
 static __always_inline const struct unwind_rule *walk_rule(__u32 index)
@@ -86,7 +96,9 @@ static __always_inline const struct unwind_rule *walk_rule(__u32 index)
 
 static __always_inline __u32 *walk_slab_used(__u32 index)
 {
-	return bpf_map_lookup_elem(&slab_used, &index);
+	struct table_slab_used *u = bpf_map_lookup_elem(&slab_used, &zero);
+
+	return u && index < TABLE_SLABS_MAX ? &u->second[index & (TABLE_SLABS_MAX - 1)] : 0;
 }
 
 #define UNWIND_SLAB(index)                 walk_slab(index)

@@ -197,12 +197,15 @@ Test(unwind_cfi, a_realigned_frame_finds_its_cfa_in_memory)
 		.reg = UNWIND_REG_FP,
 		.cfa_offset = -8,
 		.aux = 8,
+		.fp = UNWIND_AT_FP,
 		.ra = UNWIND_AT_CFA,
 		.ra_offset = -8});
 	stack[19] = at(40);
+	stack[20] = at(60);
 	stack[40] = TEXT_BASE + 3;
 	cr_assert_eq(unwind_step_cfi(&s), UNWIND_GO_ON);
 	cr_assert_eq(s.sp, at(41));
+	cr_assert_eq(s.fp, at(60));
 	cr_assert_eq(s.pc, TEXT_BASE + 3);
 }
 
