@@ -9,7 +9,6 @@
 #include "agent/daemon.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -20,6 +19,7 @@
 #include "agent/daemon_jobs.h"
 #include "agent/daemon_state.h"
 #include "agent/heartbeat.h"
+#include "agent/own.h"
 #include "agent/preflight.h"
 #include "agent/record.h"
 #include "agent/upload.h"
@@ -487,7 +487,7 @@ static int run(struct daemon *d)
 		jobs_start_configured(d->jobs);
 	upload_kick(d->upload);
 	write_status(d);
-	(void)malloc_trim(0); /* what starting up left behind */
+	own_trim();
 	return loop_run(d->loop);
 }
 

@@ -2,11 +2,11 @@
 #include "agent/daemon_jobs.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <time.h>
 
 #include "agent/daemon_recorder.h"
 #include "agent/daemon_spec.h"
+#include "agent/own.h"
 #include "base/def.h"
 #include "base/log.h"
 
@@ -187,7 +187,7 @@ static void finish(struct job *job)
 	fail_changes(job);
 	job_clear(job);
 	j->stats.running--;
-	(void)malloc_trim(0); /* dormant again: what is free goes back */
+	own_trim(); /* dormant again */
 	if (tell)
 		set_state(j, id, state, text, NULL);
 	else

@@ -1,7 +1,9 @@
 /* See own.h. A value that cannot be read is 0. */
 #include "agent/own.h"
 
+#include <link.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -62,4 +64,30 @@ uint64_t own_heap_bytes(void)
 	struct mallinfo2 m = mallinfo2();
 
 	return m.uordblks + m.hblkhd;
+}
+
+/* Segments that nobody may write have no content of their own, so the file gives them again. */
+static int drop_constant_segments(struct dl_phdr_info *info, size_t size, void *data)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	(void)size;
+	(void)data;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t start = (info->dlpi_addr + p->p_vaddr) & ~(page - 1);
+		uintptr_t end = info->dlpi_addr + p->p_vaddr + p->p_memsz;
+
+		/* The vDSO is the kernel's and says no. */
+		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W))
+			(void)madvise((void *)start, end - start,
+				MADV_DONTNEED); // NOLINT(performance-no-int-to-ptr)
+	}
+	return 0;
+}
+
+void own_trim(void)
+{
+	(void)malloc_trim(0); /* says whether there was any */
+	(void)dl_iterate_phdr(drop_constant_segments, NULL);
 }

@@ -15,5 +15,12 @@ uint64_t own_anon_bytes(void);     /* anonymous memory now */
  * cache keeps count as handed out until it is full.
  */
 uint64_t own_heap_bytes(void);
+/*
+ * Gives back what starting up, or a recording, left behind: free heap, and pages of code and constants
+ * that the program and its libraries touched once (symbol tables, constructors). What is needed again
+ * comes back from the page cache when it is. (Breakpoints that others set in this process's code,
+ * a debugger's or a uprobe's, go with it.)
+ */
+void own_trim(void);
 
 #endif

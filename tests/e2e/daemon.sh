@@ -132,6 +132,9 @@ holds $? "dormant is one thread" "$(ls /proc/$agent/task)"
 rss=$(awk '/^RssAnon/ { print $2 }' /proc/$agent/status)
 [ "$rss" -lt 4096 ]
 holds $? "dormant needs less than 4 MB of its own" "$rss KB"
+rss=$(awk '/^VmRSS/ { print $2 }' /proc/$agent/status)
+[ "$rss" -lt 10240 ]
+holds $? "and less than 10 MB with all it shares" "$rss KB"
 
 # --- a second one
 
