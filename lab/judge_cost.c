@@ -191,6 +191,7 @@ static void judge_same_step(struct gate *g, const struct evidence *a, const stru
 		{"workload CPU", a->meters.workload_cpu_ns, b->meters.workload_cpu_ns},
 		{"memory peak", a->meters.memory_peak, b->meters.memory_peak},
 		{"truth CPU", a->truth.cpu_ns, b->truth.cpu_ns},
+		{"backend CPU for pushes", a->fleet.ingest_cpu_ns, b->fleet.ingest_cpu_ns},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)

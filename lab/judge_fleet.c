@@ -143,8 +143,9 @@ bool judge_ingestion(struct gate *g, const struct evidence *e, unsigned int shif
 			f->error[0] ? f->error : "too few profiles were pushed");
 		return false;
 	}
-	gate_check_near(g, "", (double)f->ingested, (double)f->stored, 0,
-		"profiles stored of those pushed, %.60s", e->step);
+	if (f->stored != f->ingested) /* else the figure is what the table should show */
+		gate_check_near(g, "", (double)f->ingested, (double)f->stored, 0,
+			"profiles stored of those pushed, %.60s", e->step);
 	*ret = (double)f->ingest_cpu_ns / (double)(1U << shift) / (double)f->ingested;
 	return true;
 }
