@@ -166,15 +166,33 @@ int blob_open(const void *data, size_t size, const char **why, struct blob_reade
 	return 0;
 }
 
+/* cursor_varint without a look at the end for each byte, where the end is far; most take a byte or four. */
+static inline uint64_t read_varint(struct cursor *c)
+{
+	const uint8_t *p = c->pos;
+	uint64_t value = 0;
+
+	if (c->error || c->end - p < BLOB_VARINT_MAX)
+		return cursor_varint(c);
+	for (unsigned int i = 0; i < BLOB_VARINT_MAX - 1; i++) {
+		value |= (uint64_t)(p[i] & 0x7f) << (7 * i);
+		if (p[i] < 0x80) {
+			c->pos = p + i + 1;
+			return value;
+		}
+	}
+	return cursor_varint(c); /* the tenth byte has rules of its own */
+}
+
 int blob_next(struct blob_reader *r, struct blob_entry *ret)
 {
 	uint64_t delta, value;
 
 	if (r->left == 0)
 		return cursor_error(&r->cursor) || cursor_left(&r->cursor) ? -EBADMSG : 0;
-	delta = cursor_varint(&r->cursor);
-	value = cursor_varint(&r->cursor);
-	if (cursor_error(&r->cursor) || delta == 0 || delta > INT64_MAX - r->id) {
+	delta = read_varint(&r->cursor);
+	value = read_varint(&r->cursor);
+	if (r->cursor.error || delta == 0 || delta > INT64_MAX - r->id) {
 		cursor_fail(&r->cursor);
 		r->left = 0;
 		return -EBADMSG;

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "backend/store_internal.h"
+#include "backend/store_roll.h"
 #include "backend/store_sql.h"
 #include "base/def.h"
 #include "base/file.h"
@@ -118,6 +118,8 @@ static int load_files(struct store *s, const char **why)
 		r = store_file_open(s->dir, hours[i], false, why, &f);
 		if (r == 0)
 			r = load_windows(s, f, since_ns);
+		if (r == 0)
+			store_roller_note(s, store_file_committed(f));
 		store_file_close(f);
 		if (r == -EUCLEAN || r == -EIO)
 			r = 0; /* a damaged file must not keep the others from being served */
@@ -140,6 +142,7 @@ static int open_parts(struct store *s, const char **why)
 		r = -ENOMEM;
 	if (r == 0) {
 		store_dir_unlink_orphans(s->dir);
+		store_roll_unlink_unfinished(s->dir);
 		r = load_files(s, why);
 	}
 	if (r == 0)
@@ -148,6 +151,8 @@ static int open_parts(struct store *s, const char **why)
 		s->stats.dict_stacks = dict_count(s->dict, DICT_STACK);
 		r = store_writer_start(s);
 	}
+	if (r == 0)
+		r = store_roller_start(s);
 	return r;
 }
 
@@ -162,9 +167,11 @@ int store_open(const char *dir, const struct store_options *o, const char **why,
 		return -ENOMEM;
 	s->lock_fd = -1;
 	(void)pthread_mutex_init(&s->lock, NULL); /* none of these fails on Linux */
+	(void)pthread_mutex_init(&s->roller_lock, NULL);
 	(void)pthread_condattr_init(&attr);
 	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&s->wake, &attr);
+	(void)pthread_cond_init(&s->roller_wake, &attr);
 	(void)pthread_condattr_destroy(&attr);
 	buf_init(&s->blob, BLOB_BYTES_MAX);
 	buf_init(&s->facts, FACTS_BYTES_MAX);
@@ -187,6 +194,7 @@ void store_close(struct store *s)
 	if (!s)
 		return;
 	store_writer_stop(s);
+	store_roller_stop(s);
 	dict_close(s->dict);
 	store_index_close(s->index);
 	store_seen_free(s->seen);
@@ -194,7 +202,9 @@ void store_close(struct store *s)
 	buf_done(&s->blob);
 	buf_done(&s->facts);
 	(void)pthread_cond_destroy(&s->wake);
+	(void)pthread_cond_destroy(&s->roller_wake);
 	(void)pthread_mutex_destroy(&s->lock);
+	(void)pthread_mutex_destroy(&s->roller_lock);
 	closep(&s->lock_fd);
 	free(s);
 }

@@ -5,6 +5,7 @@
  *	dict.db			strings, frames, stacks; sequential ids
  *	data/YYYYMMDD-HH.db	a UTC hour: one row per profile and series, ts -> n, total, blob of (stack id,
  *				value) pairs; the window ids of those profiles
+ *	data/roll-*.db		windows merged by 10 minutes, hour, day (store_roll.h)
  *
  * Invariants, checked by store_verify:
  *  1. A push is acknowledged only after its transaction is on disk (synchronous=FULL, group commit).
@@ -126,6 +127,7 @@ struct store_stats {
 	uint64_t pushed, duplicates, samples, commits, bytes, files, clamped, refused_full,
 		refused_busy;
 	uint64_t queue_depth, dict_stacks;
+	uint64_t rollups_made;
 };
 struct store_stats store_stats(struct store *s);
 

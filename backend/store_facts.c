@@ -13,13 +13,13 @@
 
 #define FACT_PREFIX "store."
 
-enum { KEYS_MAX = 512, VALUES_MAX = 4 };
+/* One value more than is shown is kept: that there are more is then known after any number of merges. */
+enum { KEYS_MAX = 512, VALUES_SHOWN = 4, VALUES_MAX = VALUES_SHOWN + 1 };
 
 struct merged_fact {
 	struct merged_fact *next;
 	const char *key;
 	bool is_sum;
-	bool has_more;
 	int64_t sum;
 	const char *values[VALUES_MAX]; /* ascending */
 	size_t value_count;
@@ -125,14 +125,11 @@ static void add_value(struct store_facts *f, struct merged_fact *m, const char *
 		at++;
 	if (at < m->value_count && strcmp(m->values[at], text) == 0)
 		return;
-	if (at == VALUES_MAX) {
-		m->has_more = true;
+	if (at == VALUES_MAX)
 		return;
-	}
 	own = arena_strdup(f->arena, text);
 	if (!own)
 		return;
-	m->has_more |= m->value_count == VALUES_MAX;
 	for (size_t i = MIN(m->value_count, (size_t)VALUES_MAX - 1); i > at; i--)
 		m->values[i] = m->values[i - 1];
 	m->values[at] = own;
@@ -173,23 +170,48 @@ static int set_one(const struct merged_fact *m, struct profile *p)
 
 	if (m->is_sum)
 		return profile_set_factf(p, m->key, "%lld", (long long)m->sum);
-	for (size_t i = 0; i < m->value_count; i++)
+	for (size_t i = 0; i < MIN(m->value_count, (size_t)VALUES_SHOWN); i++)
 		(void)buf_printf(&text, "%s%s", i ? ", " : "", m->values[i]);
-	if (m->has_more)
+	if (m->value_count > VALUES_SHOWN)
 		(void)buf_append_str(&text, ", ...");
 	return buf_error(&text) ? buf_error(&text) : profile_set_fact(p, m->key, buf_str(&text));
+}
+
+/* The facts by key, so that texts and profiles do not depend on the order of arrival. The count. */
+static size_t sort(const struct store_facts *f, const struct merged_fact *sorted[KEYS_MAX])
+{
+	size_t count = 0;
+
+	for (const struct merged_fact *m = f->first; m; m = m->next)
+		sorted[count++] = m;
+	if (count)
+		qsort(sorted, count, sizeof(sorted[0]), by_key);
+	return count;
 }
 
 int store_facts_set(const struct store_facts *f, struct profile *p)
 {
 	const struct merged_fact *sorted[KEYS_MAX] = {0};
-	size_t count = 0;
+	size_t count = sort(f, sorted);
 	int r = 0;
 
-	for (const struct merged_fact *m = f->first; m; m = m->next)
-		sorted[count++] = m;
-	qsort(sorted, count, sizeof(sorted[0]), by_key);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = set_one(sorted[i], p);
 	return r;
+}
+
+int store_facts_text(const struct store_facts *f, struct buf *out)
+{
+	const struct merged_fact *sorted[KEYS_MAX] = {0};
+	size_t count = sort(f, sorted);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct merged_fact *m = sorted[i];
+
+		if (m->is_sum)
+			(void)buf_printf(out, "%s=%lld\n", m->key, (long long)m->sum);
+		for (size_t k = 0; k < m->value_count; k++)
+			(void)buf_printf(out, "%s=%s\n", m->key, m->values[k]);
+	}
+	return buf_error(out);
 }

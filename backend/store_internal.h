@@ -10,7 +10,8 @@
  *	store_writer.c	the queue and the thread that empties it
  *	store_overlap.c	which windows would count a time twice
  *	store_rows.c	which rows of a data file count
- *	store_sums.c	blobs added up
+ *	store_sums.c	blobs added up; store_about.c: what merged windows say
+ *	store_roll*.c	roll-ups, and the thread that makes them (store_roll.h)
  *	store_merge.c	the flame graph
  *	store_query.c	what queries share; timeline, series
  *	store_verify.c	the check of everything
@@ -188,6 +189,8 @@ struct store_facts *store_facts_new(void);
 void store_facts_free(struct store_facts *f);
 int store_facts_add(struct store_facts *f, const void *text, size_t size);
 int store_facts_set(const struct store_facts *f, struct profile *p);
+/* As text that store_facts_add reads: adding it is adding all that was added here. */
+int store_facts_text(const struct store_facts *f, struct buf *out);
 
 enum store_job_state { JOB_QUEUED, JOB_TAKEN, JOB_WAITING, JOB_DONE };
 struct store_job {
@@ -217,6 +220,12 @@ struct store {
 	struct arena *scratch;
 	struct buf blob, facts;
 
+	pthread_t roller;
+	bool has_roller;
+	pthread_mutex_t roller_lock; /* one pass at a time; of what stands below */
+	struct store_rolled *rolled;
+	size_t rolled_count, rolled_allocated;
+
 	pthread_t writer;
 	bool has_writer;
 	pthread_mutex_t lock; /* what stands below */
@@ -225,6 +234,9 @@ struct store {
 	size_t queued; /* pushes */
 	bool is_stopping;
 	struct store_stats stats;
+	pthread_cond_t roller_wake;      /* the roller: the end */
+	struct store_file_state *states; /* of the data files, as they were last committed */
+	size_t state_count, states_allocated;
 };
 
 /* The writer's work on one job; what it did is added to the batch. */

@@ -1,16 +1,23 @@
 /*
  * The flame graph: every matching profile of a range merged into one. The dictionary is opened after the last
  * file, so it knows every stack id that was met. A blob that is damaged is left out and counted in the fact
- * store.damaged_profiles, a file that is damaged likewise.
+ * store.damaged_profiles.
+ *
+ * Whole days, hours and steps of 10 minutes inside the range are read from their roll-ups where these are
+ * present (store_roll.h), the rest from the data files. Matchers of `recording` ask for windows that roll-ups have
+ * merged, so those read data files only.
  */
 #include <errno.h>
 
-#include "backend/store_query_internal.h"
+#include "backend/store_roll.h"
 #include "backend/store_sql.h"
 #include "base/def.h"
 #include "prof/profile_internal.h"
 
 #define MERGE_MEMORY_SHARE 2 /* the table may take this many times the profile's memory */
+
+/* With more series than this, a roll-up is read from end to end instead of a search each. */
+enum { SEARCHES_MAX = 1024 };
 
 struct row_ref {
 	int64_t id;
@@ -21,16 +28,13 @@ struct merge {
 	struct store_selection selection;
 	struct store_range range;
 	struct store_sums sums;
+	struct store *store;
 	const char *dir;
 	struct store_rows *judge; /* of the file at hand, as are the rows */
 	struct row_ref *rows;
 	size_t row_count, rows_allocated;
-	struct store_facts *facts;
-	int64_t start_ns, end_ns; /* of what was met */
-	uint64_t profiles, damaged, left_out;
-	char period_type[PROFILE_NAME_MAX + 1], period_unit[PROFILE_NAME_MAX + 1];
-	int64_t period;
-	bool has_period, is_mixed;
+	struct store_about about;
+	uint64_t damaged;
 };
 
 static int note_row(void *data, const struct store_row *row)
@@ -41,7 +45,7 @@ static int note_row(void *data, const struct store_row *row)
 
 	if (!store_series_find(g->selection.series, g->selection.count, row->series, &position))
 		return 0;
-	g->left_out += verdict == ROW_OVERLAPS && g->selection.leads[position];
+	g->about.left_out += verdict == ROW_OVERLAPS && g->selection.leads[position];
 	if (verdict != ROW_COUNTS)
 		return 0;
 	if (g->row_count == g->rows_allocated) {
@@ -55,8 +59,6 @@ static int note_row(void *data, const struct store_row *row)
 	}
 	g->rows[g->row_count++] =
 		(struct row_ref){.id = row->id, .type = g->selection.type_of[position]};
-	g->start_ns = MIN(g->start_ns, row->ts_ns);
-	g->end_ns = MAX(g->end_ns, row->ts_ns);
 	return 0;
 }
 
@@ -67,38 +69,26 @@ static int by_row(const void *a, const void *b)
 	return (x->id > y->id) - (x->id < y->id);
 }
 
-static void note_period(struct merge *g, int64_t period, const char *type, const char *unit)
-{
-	if (!g->has_period) {
-		g->has_period = true;
-		g->period = period;
-		(void)snprintf(g->period_type, sizeof(g->period_type), "%s", type ? type : "");
-		(void)snprintf(g->period_unit, sizeof(g->period_unit), "%s", unit ? unit : "");
-	} else if (g->period != period || strcmp(g->period_type, type ? type : "") != 0 ||
-		   strcmp(g->period_unit, unit ? unit : "") != 0) {
-		g->is_mixed = true;
-	}
-}
-
 /* What the profile that a row belongs to says of itself. */
 static int add_about(struct merge *g, sqlite3_stmt *s, int64_t profile, int64_t ts_ns)
 {
-	int64_t end_ns;
 	int r;
 
 	(void)sqlite3_bind_int64(s, 1, profile);
 	r = store_sql_step(s);
 	if (r > 0) {
-		const void *facts = sqlite3_column_blob(s, 0);
+		struct store_window_about w = {
+			.windows = 1,
+			.first_ns = ts_ns,
+			.end_ns = profile_saturating_add(ts_ns, MAX(sqlite3_column_int64(s, 1), 0)),
+			.period = sqlite3_column_int64(s, 2),
+			.period_type = store_column_text(s, 3),
+			.period_unit = store_column_text(s, 4),
+			.facts = sqlite3_column_blob(s, 0),
+			.facts_size = (size_t)sqlite3_column_bytes(s, 0),
+		};
 
-		if (store_facts_add(
-			    g->facts, facts ? facts : "", (size_t)sqlite3_column_bytes(s, 0)) < 0)
-			g->damaged++;
-		end_ns = profile_saturating_add(ts_ns, MAX(sqlite3_column_int64(s, 1), 0));
-		g->end_ns = MAX(g->end_ns, end_ns);
-		note_period(g, sqlite3_column_int64(s, 2), (const char *)sqlite3_column_text(s, 3),
-			(const char *)sqlite3_column_text(s, 4));
-		g->profiles++;
+		store_about_add(&g->about, &w);
 		r = 0;
 	}
 	(void)sqlite3_reset(s);
@@ -139,18 +129,16 @@ static int judge_file(struct merge *g, struct store_file *f)
 		g->selection.recording, g->selection.recording_count, &g->judge);
 }
 
-static int merge_file(void *data, struct store_file *f)
+static int merge_file(struct merge *g, struct store_file *f, const struct store_range *range)
 {
 	_cleanup_(store_sql_finalizep) sqlite3_stmt *rows = NULL;
 	_cleanup_(store_sql_finalizep) sqlite3_stmt *about = NULL;
-	struct merge *g = data;
 	int r;
 
 	g->row_count = 0;
 	r = judge_file(g, f);
 	if (r == 0)
-		r = store_file_scan(
-			f, g->selection.series, g->selection.count, &g->range, note_row, g);
+		r = store_file_scan(f, g->selection.series, g->selection.count, range, note_row, g);
 	if (r < 0 || g->row_count == 0)
 		return r;
 	qsort(g->rows, g->row_count, sizeof(*g->rows), by_row);
@@ -164,15 +152,141 @@ static int merge_file(void *data, struct store_file *f)
 	return r < 0 ? r : merge_rows(g, rows, about);
 }
 
-static int set_facts(const struct merge *g, struct profile *p)
+/* The data file's part of the range. */
+static int merge_data(struct merge *g, int32_t hour, const struct store_range *range)
 {
-	int r = store_facts_set(g->facts, p);
+	_cleanup_(store_file_closep) struct store_file *f = NULL;
+	int r;
+
+	if (range->start_ns >= range->end_ns)
+		return 0;
+	r = store_file_open_read(g->dir, hour, &f);
+	if (r == 0)
+		r = store_sql_exec(store_file_db(f), "BEGIN");
+	if (r == 0)
+		r = merge_file(g, f, range);
+	return r == -ENOENT ? 0 : r; /* retention was faster */
+}
+
+static int add_roll(void *data, const struct store_roll_row *row)
+{
+	struct merge *g = data;
+	size_t position;
+	int r;
+
+	if (!store_series_find(g->selection.series, g->selection.count, row->series, &position))
+		return 0;
+	if (g->selection.leads[position])
+		store_about_add(&g->about, &row->about);
+	r = store_sums_add_blob(&g->sums, row->data, row->size, g->selection.type_of[position]);
+	g->damaged += r == -EBADMSG;
+	return r == -EBADMSG ? 0 : r;
+}
+
+static int merge_roll(
+	struct merge *g, sqlite3 *db, int64_t step_ns, const struct store_range *range)
+{
+	_cleanup_(store_sql_finalizep) sqlite3_stmt *s = NULL;
+	bool is_search = g->selection.count <= SEARCHES_MAX;
+	int r = store_roll_query(db, is_search, &s);
+
+	if (r == 0 && !is_search)
+		return store_roll_rows(s, step_ns, 0, range, add_roll, g);
+	for (size_t i = 0; r == 0 && i < g->selection.count; i++)
+		r = store_roll_rows(s, step_ns, g->selection.series[i]->id, range, add_roll, g);
+	return r;
+}
+
+/* The roll-up, when it is there and of the present version. */
+static bool open_roll(struct merge *g, struct store_roll_id id, sqlite3 **ret)
+{
+	uint64_t versions[24], version;
+
+	if (g->selection.recording_count)
+		return false;
+	version = store_roller_version(g->store, id, versions);
+	return version && store_roll_open(g->dir, id, version, ret) == 0;
+}
+
+/* An hour: whole, or its whole steps from the roll-up and its ends from the data. */
+static int merge_hour(struct merge *g, int32_t hour)
+{
+	_cleanup_(store_sql_closep) sqlite3 *db = NULL;
+	struct store_range all = {hour * STORE_HOUR_NS, (hour + 1) * STORE_HOUR_NS};
+	struct store_range part = {
+		MAX(g->range.start_ns, all.start_ns), MIN(g->range.end_ns, all.end_ns)};
+	struct store_range inner = {
+		all.start_ns + (part.start_ns - all.start_ns + STORE_ROLL_SHORT_NS - 1) /
+				       STORE_ROLL_SHORT_NS * STORE_ROLL_SHORT_NS,
+		all.start_ns +
+			(part.end_ns - all.start_ns) / STORE_ROLL_SHORT_NS * STORE_ROLL_SHORT_NS};
+	bool is_whole = part.start_ns == all.start_ns && part.end_ns == all.end_ns;
+	int r;
+
+	if (inner.start_ns >= inner.end_ns ||
+		!open_roll(g, (struct store_roll_id){.number = hour}, &db))
+		return merge_data(g, hour, &part);
+	r = merge_roll(g, db, is_whole ? STORE_HOUR_NS : STORE_ROLL_SHORT_NS, &inner);
+	if (r == 0)
+		r = merge_data(g, hour, &(struct store_range){part.start_ns, inner.start_ns});
+	if (r == 0)
+		r = merge_data(g, hour, &(struct store_range){inner.end_ns, part.end_ns});
+	return r;
+}
+
+/* 1: the whole day was read from its roll-up; 0: it has to be read by the hour. */
+static int merge_day(struct merge *g, int32_t day)
+{
+	_cleanup_(store_sql_closep) sqlite3 *db = NULL;
+	struct store_range all = {day * STORE_ROLL_DAY_NS, (day + 1) * STORE_ROLL_DAY_NS};
+	int r;
+
+	if (all.start_ns < g->range.start_ns || all.end_ns > g->range.end_ns ||
+		!open_roll(g, (struct store_roll_id){.is_day = true, .number = day}, &db))
+		return 0;
+	r = merge_roll(g, db, STORE_ROLL_DAY_NS, &all);
+	return r < 0 ? r : 1;
+}
+
+static int merge_range(struct merge *g)
+{
+	int32_t *hours = NULL, tried = INT32_MIN, done = INT32_MIN;
+	size_t count = 0;
+	int r;
+
+	if (g->range.start_ns >= g->range.end_ns)
+		return -EINVAL;
+	r = store_dir_list(g->dir, &hours, &count);
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		int32_t day = store_roll_day(hours[i]);
+
+		if (hours[i] < store_hour(g->range.start_ns) ||
+			hours[i] > store_hour(g->range.end_ns - 1) || day == done)
+			continue;
+		if (day != tried) {
+			tried = day;
+			r = merge_day(g, day);
+			done = r > 0 ? day : done;
+		}
+		if (r == 0)
+			r = merge_hour(g, hours[i]);
+		r = MIN(r, 0);
+	}
+	free(hours);
+	return r;
+}
+
+static int set_facts(struct merge *g, struct profile *p)
+{
+	int r = store_facts_set(g->about.facts, p);
 
 	if (r == 0)
-		r = profile_set_factf(p, "store.profiles", "%llu", (unsigned long long)g->profiles);
-	if (r == 0 && g->left_out)
 		r = profile_set_factf(
-			p, STORE_FACT_LEFT_OUT, "%llu", (unsigned long long)g->left_out);
+			p, "store.profiles", "%llu", (unsigned long long)g->about.windows);
+	if (r == 0 && g->about.left_out)
+		r = profile_set_factf(
+			p, STORE_FACT_LEFT_OUT, "%llu", (unsigned long long)g->about.left_out);
+	g->damaged += (uint64_t)g->about.damaged;
 	if (r == 0 && g->damaged)
 		r = profile_set_factf(
 			p, "store.damaged_profiles", "%llu", (unsigned long long)g->damaged);
@@ -191,12 +305,12 @@ static int build(const struct store *s, struct merge *g, struct profile *p)
 		if (type < 0)
 			return (int)type;
 	}
-	if (g->profiles)
-		profile_set_time(p, g->start_ns, g->end_ns - g->start_ns);
+	if (g->about.windows)
+		profile_set_time(p, g->about.first_ns, g->about.end_ns - g->about.first_ns);
 	else
 		profile_set_time(p, g->range.start_ns, g->range.end_ns - g->range.start_ns);
-	if (g->has_period && !g->is_mixed)
-		profile_set_period(p, g->period_type, g->period_unit, g->period);
+	if (g->about.has_period && !g->about.is_mixed)
+		profile_set_period(p, g->about.period_type, g->about.period_unit, g->about.period);
 	store_sums_sort(&g->sums);
 	if (g->sums.count)
 		r = dict_reader_open(s->dict_path, p, &d);
@@ -211,16 +325,13 @@ static int build(const struct store *s, struct merge *g, struct profile *p)
 static int flamegraph(struct store *s, struct merge *g, size_t memory_max, struct profile **ret)
 {
 	struct profile *p = NULL;
-	int r;
+	int r = store_about_init(&g->about);
 
-	g->facts = store_facts_new();
-	if (!g->facts)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	g->sums.stride = 1 + g->selection.type_count;
 	g->sums.bytes_max = memory_max * MERGE_MEMORY_SHARE;
-	g->start_ns = INT64_MAX;
-	g->end_ns = INT64_MIN;
-	r = store_each_file(s, &g->range, merge_file, g);
+	r = merge_range(g);
 	if (r == 0)
 		r = profile_new(memory_max, &p);
 	if (r == 0)
@@ -241,12 +352,13 @@ int store_flamegraph(struct store *s, const struct matcher *m, size_t m_count,
 
 	if (!g)
 		return -ENOMEM;
+	g->store = s;
 	g->dir = s->dir;
 	g->range = *range;
 	r = store_selection_init(&g->selection, s, m, m_count);
 	if (r == 0)
 		r = flamegraph(s, g, memory_max, ret);
-	store_facts_free(g->facts);
+	store_about_done(&g->about);
 	free(g->rows);
 	store_rows_free(g->judge);
 	store_sums_done(&g->sums);

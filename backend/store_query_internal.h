@@ -39,4 +39,28 @@ int store_sums_add_blob(struct store_sums *t, const void *data, size_t size, siz
 /* Moves the used slots to the table's front, by ascending id. */
 void store_sums_sort(struct store_sums *t);
 
+/* What a window says of itself, or many merged: then windows is their number. */
+struct store_window_about {
+	int64_t windows, left_out;
+	int64_t first_ns, end_ns; /* the first start, the last end */
+	int64_t period;           /* -1: not one and the same */
+	const char *period_type, *period_unit;
+	const void *facts;
+	size_t facts_size;
+};
+struct store_about {
+	struct store_facts *facts;
+	int64_t windows, left_out, damaged;
+	int64_t first_ns, end_ns;
+	char period_type[PROFILE_NAME_MAX + 1], period_unit[PROFILE_NAME_MAX + 1];
+	int64_t period;
+	bool has_period, is_mixed;
+};
+int store_about_init(struct store_about *a);
+void store_about_done(struct store_about *a);
+void store_about_add(struct store_about *a, const struct store_window_about *w);
+/* Without the facts, which store_facts_text gives. */
+void store_about_get(const struct store_about *a, struct store_window_about *ret);
+const char *store_column_text(sqlite3_stmt *s, int column); /* "" for NULL */
+
 #endif

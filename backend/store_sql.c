@@ -131,14 +131,14 @@ int store_sql_open(
 		r = store_sql_exec(db, text);
 	}
 	if (r == 0)
-		r = store_sql_exec(db, o->schema ? "PRAGMA page_size=8192;"
-						   "PRAGMA journal_mode=WAL;"
-						   "PRAGMA synchronous=FULL;"
-						   "PRAGMA trusted_schema=OFF;"
-						   "PRAGMA cell_size_check=ON"
-						 : "PRAGMA query_only=ON;"
-						   "PRAGMA trusted_schema=OFF;"
-						   "PRAGMA cell_size_check=ON");
+		r = store_sql_exec(
+			db, o->schema ? "PRAGMA page_size=8192" : "PRAGMA query_only=ON");
+	if (r == 0 && o->schema && !o->is_plain)
+		r = store_sql_exec(db, "PRAGMA journal_mode=WAL");
+	if (r == 0)
+		r = store_sql_exec(db, "PRAGMA synchronous=FULL;"
+				       "PRAGMA trusted_schema=OFF;"
+				       "PRAGMA cell_size_check=ON");
 	if (r == 0 && o->version >= 0)
 		r = check_schema(db, o, why);
 	if (r < 0) {

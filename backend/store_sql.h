@@ -1,12 +1,13 @@
 /*
  * The store's use of sqlite3: how a database is opened, what its errors mean, prepared statements in tables.
  *
- * All databases are WAL with 8 KiB pages and synchronous=FULL. A connection belongs to one thread.
+ * All databases but plain ones are WAL with 8 KiB pages and synchronous=FULL. A connection belongs to one thread.
  */
 #ifndef BACKEND_STORE_SQL_H
 #define BACKEND_STORE_SQL_H
 
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct store_sql_options {
 	const char *schema; /* statements that make an empty database; NULL: opened read-only */
 	int version;        /* user_version that it gets and must have; -1: somebody else's */
 	int cache_kib;
+	bool is_plain; /* with a rollback journal: for files that are written once and then renamed */
 };
 
 /* -EPROTO with *why (static) when the version is another one. -ENOENT when read-only and absent. */

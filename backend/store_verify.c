@@ -1,7 +1,8 @@
 /*
  * The check of a data directory, by numbers of store.h's invariants: 2 (a window id is there once), 3 (stack ids
- * are in the dictionary), 4 (blobs), and that every reference between the files holds. It only reads, so it
- * may run beside a backend; what that backend commits meanwhile is either seen whole or not at all.
+ * are in the dictionary), 4 (blobs), that every reference between the files holds, and that roll-ups are what
+ * their sources give. It only reads, so it may run beside a backend; what that backend commits meanwhile is either
+ * seen whole or not at all.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include <stdarg.h>
 #include <xxhash.h>
 
-#include "backend/store_internal.h"
+#include "backend/store_roll.h"
 #include "backend/store_sql.h"
 #include "base/def.h"
 #include "base/map.h"
@@ -24,7 +25,7 @@ struct verify {
 	int64_t stack_max, series_max, labels_max;
 	char dict_path[STORE_PATH_MAX];
 	struct map *windows; /* hash to received time */
-	char file[24];       /* at hand, for messages */
+	char file[32];       /* at hand, for messages */
 };
 
 __attribute__((format(printf, 2, 3))) static void fault(struct verify *v, const char *fmt, ...)
@@ -243,6 +244,14 @@ static int check_file(struct verify *v, int32_t hour)
 	return r;
 }
 
+static void roll_fault(void *data, const char *file, const char *text)
+{
+	struct verify *v = data;
+
+	(void)snprintf(v->file, sizeof(v->file), "%s", file); /* names of ours fit */
+	fault(v, "%s", text);
+}
+
 int store_verify(const char *dir, struct buf *out, uint64_t *ret_profiles)
 {
 	struct verify v = {.dir = dir, .out = out};
@@ -262,6 +271,8 @@ int store_verify(const char *dir, struct buf *out, uint64_t *ret_profiles)
 		r = check_dict(&v);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = tell(&v, check_file(&v, hours[i]));
+	if (r == 0)
+		r = store_roll_verify(dir, roll_fault, &v);
 	map_free(v.windows);
 	free(hours);
 	if (r < 0)

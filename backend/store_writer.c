@@ -11,7 +11,7 @@
  */
 #include <errno.h>
 
-#include "backend/store_internal.h"
+#include "backend/store_roll.h"
 #include "base/def.h"
 #include "base/loop.h"
 
@@ -159,6 +159,9 @@ static void run_batch(struct store *s, struct store_job *job)
 		roll_back(s);
 	else
 		count(s, &b);
+	/* Also after a failure: files before the one that failed are committed. */
+	for (size_t i = 0; i < s->file_count; i++)
+		store_roller_note(s, store_file_committed(s->files[i]));
 	while (b.first) {
 		job = b.first;
 		b.first = job->next;
@@ -176,7 +179,14 @@ static void drop_hour(struct store *s, int32_t hour)
 		s->files[i] = s->files[--s->file_count];
 		break;
 	}
+	store_roller_forget(s, hour);
 	(void)store_dir_unlink(s->dir, hour); /* what stays is found again in a minute */
+	store_roll_unlink(s->dir, (struct store_roll_id){.number = hour});
+}
+
+static uint64_t bytes_of(const struct store *s, int32_t hour)
+{
+	return store_dir_bytes(s->dir, hour) + store_roll_bytes(s->dir, hour);
 }
 
 void store_writer_retain(struct store *s, int64_t now_ns)
@@ -192,9 +202,9 @@ void store_writer_retain(struct store *s, int64_t now_ns)
 	while (from < count && hours[from] < oldest && hours[from] < now)
 		drop_hour(s, hours[from++]);
 	for (size_t i = from; i < count; i++)
-		bytes += store_dir_bytes(s->dir, hours[i]);
+		bytes += bytes_of(s, hours[i]);
 	for (; from < count && hours[from] < now && bytes > s->options.size_max_bytes; from++) {
-		uint64_t one = store_dir_bytes(s->dir, hours[from]);
+		uint64_t one = bytes_of(s, hours[from]);
 
 		drop_hour(s, hours[from]);
 		bytes -= MIN(bytes, one);
@@ -202,6 +212,7 @@ void store_writer_retain(struct store *s, int64_t now_ns)
 	(void)pthread_mutex_lock(&s->lock);
 	s->stats.files = count - from;
 	(void)pthread_mutex_unlock(&s->lock);
+	store_roll_sweep(s->dir, hours + from, count - from);
 	free(hours);
 	store_seen_expire(s->seen, now_ns);
 }

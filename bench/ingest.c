@@ -2,9 +2,8 @@
  * ingest HOSTS SECONDS DIR - what the store takes and what it costs, without HTTP.
  *
  * Each simulated host has one window under way: a round pushes one profile a host, in calls of up to 500 from
- * two threads, and the next round starts when the last one is acknowledged. Profiles look like ours: 120 samples,
- * stacks out of a service's 3,000, the first ones far more often, 8 to 40 frames that share their callers as a
- * call tree does, a comm label, 19 facts. They are made before the clock starts, 64 of them for all hosts.
+ * two threads, and the next round starts when the last one is acknowledged. Profiles are those of profiles.h, made
+ * before the clock starts, 64 of them for all hosts.
  *
  * Prints one JSON object on stdout. CPU is that of the whole process, the pushing threads included.
  */
@@ -16,10 +15,10 @@
 #include "backend/store.h"
 #include "base/def.h"
 #include "base/loop.h"
-#include "base/rng.h"
 #include "base/str.h"
+#include "bench/profiles.h"
 
-enum { POOL = 64, STACKS = 3000, SAMPLES = 120, CALL_MAX = 500, THREADS = 2 };
+enum { POOL = 64, SAMPLES = BENCH_SAMPLES, CALL_MAX = 500, THREADS = 2 };
 
 struct bench {
 	struct store *store;
@@ -35,80 +34,6 @@ struct worker {
 	uint64_t pushed, samples, latency_max_ns, latency_sum_ns, calls;
 	int error;
 };
-
-static void die(const char *what, int error)
-{
-	(void)fprintf(stderr, "ingest: %s: %s\n", what, strerror(-error));
-	exit(1);
-}
-
-/* The function that is called by function from on the way of this number; few ways are taken often. */
-static uint64_t callee(uint64_t from, uint64_t way)
-{
-	struct rng r = rng_seeded(from * 8 + way);
-
-	return rng_between(&r, 0, 2999);
-}
-
-static uint32_t add_frame(struct profile *p, uint64_t function)
-{
-	static const char *const modules[] = {"/usr/bin/service", "libc.so.6", "[kernel.kallsyms]"};
-	struct frame f = {.kind = FRAME_NATIVE};
-	char name[64];
-	int64_t id;
-
-	(void)snprintf(name, sizeof(name), "service::module%u::function_%u(int, char const*)",
-		(unsigned int)(function % 20), (unsigned int)function);
-	f.name = (uint32_t)profile_str(p, name);
-	f.module = (uint32_t)profile_str(p, modules[function % ARRAY_SIZE(modules)]);
-	id = profile_frame(p, &f);
-	if (id < 0)
-		die("frame", (int)id);
-	return (uint32_t)id;
-}
-
-/* One of the pool's stacks, lower numbers far more often. */
-static void add_sample(struct profile *p, struct rng *r)
-{
-	uint64_t rank = rng_between(r, 1, STACKS);
-	struct rng of_stack = rng_seeded(rank * rng_between(r, 1, rank) / STACKS);
-	uint32_t frames[40], depth = (uint32_t)rng_between(&of_stack, 8, ARRAY_SIZE(frames));
-	int64_t value = (int64_t)rng_between(r, 1, 40) * 10101010;
-	struct label comm = {.key = (uint32_t)profile_str(p, "comm"),
-		.str = (uint32_t)profile_str(
-			p, rng_between(&of_stack, 0, 3) ? "service" : "helper")};
-	uint64_t function = 0;
-	int e;
-
-	for (uint32_t i = depth; i > 0; i--) {
-		uint64_t way = rng_between(&of_stack, 0, 15);
-
-		function = callee(function, way < 13 ? 0 : way - 12);
-		frames[i - 1] = add_frame(p, function);
-	}
-	e = profile_add(p, frames, depth, &comm, 1, &value);
-	if (e < 0)
-		die("sample", e);
-}
-
-static struct profile *make_profile(uint64_t seed)
-{
-	struct rng r = rng_seeded(seed);
-	struct profile *p = NULL;
-	char key[32];
-
-	if (profile_new((size_t)16 << 20, &p) < 0 ||
-		profile_sample_type(p, "cpu", "nanoseconds") < 0)
-		die("profile", -ENOMEM);
-	profile_set_period(p, "cpu", "nanoseconds", 10101010);
-	for (int i = 0; i < 19; i++) {
-		(void)snprintf(key, sizeof(key), "lost.reason%d", i);
-		(void)profile_set_factf(p, key, "%u", (unsigned int)rng_between(&r, 0, 9));
-	}
-	while (profile_sample_count(p) < SAMPLES)
-		add_sample(p, &r);
-	return p;
-}
 
 static void push_call(struct worker *w, uint64_t first, uint64_t count, uint64_t round)
 {
@@ -174,12 +99,12 @@ static void print_reads(struct bench *b)
 	int e = store_flamegraph(b->store, NULL, 0, &r, (size_t)1 << 30, &p);
 
 	if (e < 0)
-		die("flame graph", e);
+		bench_die("flame graph", e);
 	middle = loop_now_ns();
 	e = store_timeline(
 		b->store, NULL, 0, &r, 60 * (int64_t)NSEC_PER_SEC, count_point, &profiles, NULL);
 	if (e < 0)
-		die("timeline", e);
+		bench_die("timeline", e);
 	printf("\"profiles_read\":%llu,\"stacks_read\":%zu,\"flamegraph_ms\":%.1f,\"timeline_ms\":%"
 	       ".1f}\n",
 		(unsigned long long)profiles, profile_sample_count(p),
@@ -199,12 +124,12 @@ static struct worker run(struct bench *b, uint64_t seconds, double *ret_s)
 		workers[i].first = b->hosts * i / THREADS;
 		workers[i].count = b->hosts * (i + 1) / THREADS - workers[i].first;
 		if (pthread_create(&threads[i], NULL, work, &workers[i]) != 0)
-			die("thread", -EAGAIN);
+			bench_die("thread", -EAGAIN);
 	}
 	for (int i = 0; i < THREADS; i++) {
 		(void)pthread_join(threads[i], NULL); /* ours, joined once */
 		if (workers[i].error < 0)
-			die("push", workers[i].error);
+			bench_die("push", workers[i].error);
 		sum.pushed += workers[i].pushed;
 		sum.samples += workers[i].samples;
 		sum.calls += workers[i].calls;
@@ -227,15 +152,15 @@ int main(int argc, char **argv)
 
 	if (argc != 4 || str_to_u64(argv[1], THREADS, 1000000, &b.hosts) < 0 ||
 		str_to_u64(argv[2], 1, 3600, &seconds) < 0)
-		die("usage: ingest HOSTS SECONDS DIR", -EINVAL);
+		bench_die("usage: ingest HOSTS SECONDS DIR", -EINVAL);
 	for (uint64_t i = 0; i < POOL; i++)
-		b.profiles[i] = make_profile(i + 1);
+		b.profiles[i] = bench_profile(i + 1);
 	b.start_ns = (int64_t)time(NULL) * (int64_t)NSEC_PER_SEC;
 	for (uint64_t i = 0; i < POOL; i++)
 		profile_set_time(b.profiles[i], b.start_ns, 10 * (int64_t)NSEC_PER_SEC);
 	e = store_open(argv[3], NULL, &why, &b.store);
 	if (e < 0)
-		die(why, e);
+		bench_die(why, e);
 	cpu = cpu_s();
 	sum = run(&b, seconds, &wall_s);
 	cpu = cpu_s() - cpu;

@@ -18,7 +18,7 @@ for c in gcc python3; do command -v $c >/dev/null || die "$c is missing; run: ma
 mkdir -p "$out"
 scratch=$(mktemp -d "$out/ingest.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-gcc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilib -I. bench/ingest.c \
+gcc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilib -I. bench/ingest.c bench/profiles.c \
 	backend/store*.c backend/blob.c backend/dict*.c backend/matcher.c lib/prof/*.c lib/base/*.c \
 	-o "$out/ingest" -lsqlite3 -lxxhash -lgnutls -lz -lm -pthread
 
