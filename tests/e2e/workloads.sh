@@ -95,10 +95,12 @@ done <<-END
 	lock_convoy --threads 65
 	lock_convoy --ops=
 	tail_noreturn --chunks 0x10
+	busy_host --batches 0
+	busy_host --execs 10001
 END
 [ -z "$bad" ]
 holds $? "wrong arguments: exit 2, one line, no work" "$bad"
-for w in cpu_split lock_convoy tail_noreturn; do
+for w in cpu_split lock_convoy tail_noreturn busy_host; do
 	"$W/$w" --help | grep -q -- '--truth'
 	holds $? "$w: --help" "does not name --truth"
 done
@@ -121,11 +123,52 @@ done
 "$W/cpu_split" --rounds 4 --pace-ms 1 --truth "$scratch/cpu_split.json" >/dev/null &&
 	"$W/cpu_split" --seconds 1 --threads 2 --truth "$scratch/threads.json" >/dev/null &&
 	"$W/lock_convoy" --ops 20 --hold-sleep-us 500 --truth "$scratch/lock_convoy.json" >/dev/null &&
-	"$W/tail_noreturn" --chunks 50 --truth "$scratch/tail_noreturn.json" >/dev/null
+	"$W/tail_noreturn" --chunks 50 --truth "$scratch/tail_noreturn.json" >/dev/null &&
+	"$W/busy_host" --seconds 2 --processes 50 --switches 2000 --execs 20 --truth "$scratch/busy_host.json" >/dev/null
 holds $? "runs end well" "a run failed"
 python3 tests/e2e/workloads_truth.py "$scratch" || failed=1
 [ -z "$(find "$scratch" -name '*.tmp')" ]
 holds $? "no temporary truth is left" "$(ls "$scratch")"
+
+# --- busy_host, seen from outside: what it says that it does is what the kernel counts
+
+# A pair's round trip is two switches; each of its 8 processes gives up the CPU once for each.
+"$W/busy_host" --seconds 60 --processes 50 --switches 2000 --execs 20 >/dev/null &
+busy=$!
+children() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
+asleep() { # 50 sleepers, 4 pairs, the one that execs
+	local n=0 p
+	for p in $(children $busy); do n=$((n + 1)); done
+	[ $n = 55 ]
+}
+for ((i = 0; i < 200; i++)); do asleep && break; sleep 0.05; done
+asleep
+holds $? "busy_host: 50 sleepers, 4 pairs and the one that execs" "$(children $busy | wc -w) children"
+# voluntary switches of all its processes
+switched() {
+	local p c
+	for p in $(children $busy); do
+		for c in $p $(children "$p"); do
+			sed -n 's/^voluntary_ctxt_switches:\t//p' "/proc/$c/status" 2>/dev/null
+		done
+	done | awk '{ s += $1 } END { print s + 0 }'
+}
+from=${EPOCHREALTIME/./} before=$(switched)
+sleep 2 # the span that is measured
+after=$(switched) us=$((${EPOCHREALTIME/./} - from))
+rate=$(((after - before) * 1000000 / us))
+[ $rate -ge 1000 ] && [ $rate -le 4000 ]
+holds $? "busy_host: 2,000 switches a second are as many for the kernel, within a factor of 2" "$rate"
+sleepers=$(children $busy)
+kill $busy
+wait $busy 2>/dev/null
+for ((i = 0; i < 200; i++)); do
+	left=$(for p in $sleepers; do [[ $(readlink "/proc/$p/exe") == */busy_host ]] && echo "$p"; done)
+	[ -z "$left" ] && break
+	sleep 0.05
+done
+[ -z "$left" ]
+holds $? "busy_host: its processes end with it" "$left"
 
 # --- stacks by frame pointers, seen from outside
 

@@ -36,7 +36,7 @@ def schema_error(t):
     return None
 
 
-def load(directory, name):
+def load(directory, name, burns=True):
     try:
         with open(f"{directory}/{name}.json", encoding="ascii") as f:
             t = json.load(f)
@@ -45,6 +45,8 @@ def load(directory, name):
         sys.exit(1)
     error = schema_error(t)
     check(f"{name}: truth has the schema", error is None, error)
+    if not burns:
+        return t
     inside = sum(f["cpu_ns"] for f in t["functions"])
     check(f"{name}: functions fill the process CPU", 0.9 * t["cpu_ns"] < inside <= t["cpu_ns"],
           f"{inside} of {t['cpu_ns']} ns")
@@ -97,6 +99,11 @@ def main(directory):
     check("tail_noreturn: all of it under real_caller",
           [(f["name"], f["callers"]) for f in t["functions"]] == [("burn_noreturn", ["real_caller", "main"])],
           str(t["functions"]))
+
+    t = load(directory, "busy_host", burns=False)
+    counts = {f["name"]: f["count"] for f in t["functions"]}
+    check("busy_host: as many switches and execs as asked for", counts == {"pair": 4000, "execer": 40}, str(counts))
+    check("busy_host: --seconds 2 lasts two, and no less", 2_000_000_000 <= t["wall_ns"] < 6_000_000_000, t["wall_ns"])
     return FAILED
 
 
