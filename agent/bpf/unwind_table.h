@@ -24,10 +24,10 @@
 #define UNWIND_LOAD(type, slab, at) \
 	(*(const type *)((slab) + ((at) & (TABLE_SLAB_SIZE - sizeof(type)))))
 
-/* All ones when a < b, else 0; both below 2^63. */
+/* All ones when a < b, else 0; b is below 2^63, a need not be (vsyscall's mapping). */
 static inline __u64 unwind_less(__u64 a, __u64 b)
 {
-	__u64 mask = (__u64)((__s64)(a - b) >> 63);
+	__u64 mask = (__u64)((__s64)((a - b) & ~a) >> 63);
 
 	UNWIND_HIDE(mask);
 	return mask;

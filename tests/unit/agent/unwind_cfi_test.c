@@ -468,6 +468,25 @@ Test(unwind_cfi, every_mapping_of_a_long_list_is_found)
 	}
 }
 
+Test(unwind_cfi, a_mapping_in_the_kernels_half_hides_none_below_it)
+{
+	struct table_mapping m[64];
+
+	for (size_t n = 1; n < 64; n++) {
+		struct unwind_state s = state(0, 4, 4);
+
+		for (size_t i = 0; i < n; i++)
+			m[i] = (struct table_mapping){.start = TEXT_BASE + i * 0x2000,
+				.end = TEXT_BASE + i * 0x2000 + 0x1000};
+		m[n] = (struct table_mapping){
+			.start = 0xffffffffff600000, .end = 0xffffffffff601000};
+		lay_mappings(m, n + 1);
+		s.process.count = (uint32_t)n + 1;
+		for (size_t i = 0; i < n; i++)
+			cr_assert_eq(unwind_find_mapping(&s, m[i].start), UNWIND_GO_ON);
+	}
+}
+
 Test(unwind_cfi, every_row_is_found_however_dense)
 {
 	static struct row rows[2000];
