@@ -14,7 +14,7 @@ die() {
 	echo "bench: $*" >&2
 	exit 1
 }
-for c in gcc python3; do command -v $c >/dev/null || die "$c is missing; run: make deps"; done
+for c in gcc python3 gnuplot; do command -v $c >/dev/null || die "$c is missing; run: make deps"; done
 mkdir -p "$out"
 scratch=$(mktemp -d "$out/ingest.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
@@ -43,6 +43,10 @@ for h in hosts:
     print("bench: %5s hosts: %6d profiles/s, %8d samples/s, %6.0f bytes/profile, ack %.0f ms (max %.0f), "
           "flame graph of %d profiles %.0f ms" % (h, row["profiles_per_s"], row["samples_per_s"],
           row["bytes_per_profile"], row["ack_ms_mean"], row["ack_ms_max"], row["profiles_read"], row["flamegraph_ms"]))
+with open(os.path.join(os.path.dirname(out), "ingest.tsv"), "w", encoding="ascii") as f:
+    for row in rows:
+        f.write("%d\t%d\t%d\t%.1f\n" % (row["hosts"], row["profiles_per_s"], row["samples_per_s"], row["bytes_per_profile"]))
 json.dump({"schema": "flame-bench-ingest/1", "cpus": os.cpu_count(), "rows": rows}, open(out, "w"), indent=1)
 PY
-echo "bench: $out/ingest.json"
+gnuplot -e "dir='$out'" bench/ingest.gp
+echo "bench: $out/ingest.json, plot in $out/ingest.svg"

@@ -41,8 +41,10 @@ until_true() { # SECONDS COMMAND... : asks again until it holds
 	exit 0
 }
 
+# Pushes wait long for their commit, so that a kill often meets one that waits: an acknowledgement that is given before
+# its commit (FLAME_FAULT=ack_early of flame-backend-faulty) is lost and found.
 start_backend() {
-	"$B/flame-backend" --data "$T/data" --listen "127.0.0.1:${port:-0}" 2>>"$T/backend.log" &
+	"$B/flame-backend" --data "$T/data" --listen "127.0.0.1:${port:-0}" --commit-interval 500ms 2>>"$T/backend.log" &
 	backend=$!
 }
 start_agent() {
