@@ -1,6 +1,7 @@
 /*
  * POST /push.v1.PusherService/Push: all of a request is stored or none of it. The answer waits for the
- * commit, so what was acknowledged is on disk, and a sender that saw no answer sends the same ids again.
+ * commit, so what was acknowledged is on disk, and a sender that saw no answer sends the same ids again. The
+ * message is protobuf or, as the Connect protocol has it, JSON (push_json.h).
  *
  * Memory: what a profile may take once decoded is reserved before, twenty times its size on the wire first,
  * which real ones stay under, and the most that one may have when that is not enough. Bombs are refused
@@ -10,6 +11,7 @@
 #include <strings.h>
 
 #include "backend/api.h"
+#include "backend/push_json.h"
 #include "base/arena.h"
 #include "base/def.h"
 #include "prof/pprof.h"
@@ -29,6 +31,7 @@ struct push {
 	enum store_outcome *outcomes;
 	size_t count;
 	size_t reserved;
+	struct buf message; /* of a JSON body, as protobuf */
 	const char *why;
 };
 
@@ -36,6 +39,7 @@ static void push_done(struct push *p)
 {
 	for (size_t i = 0; i < p->count; i++)
 		profile_free(p->profiles[i]);
+	buf_done(&p->message);
 	api_release(p->api, p->reserved);
 }
 
@@ -124,30 +128,53 @@ static void note_services(struct push *p)
 	}
 }
 
-static bool is_proto(const struct http_request *q, struct http_response *r)
+enum codec { CODEC_NONE, CODEC_PROTO, CODEC_JSON };
+
+static enum codec codec_of(const struct http_request *q)
 {
+	static const struct {
+		const char *type;
+		enum codec codec;
+	} types[] = {{"application/proto", CODEC_PROTO}, {"application/x-protobuf", CODEC_PROTO},
+		{"application/json", CODEC_JSON}};
 	const char *type = http_header(q, "Content-Type");
 	size_t size = type ? strcspn(type, "; ") : 0;
 
-	if (type && ((size == 17 && strncasecmp(type, "application/proto", size) == 0) ||
-			    (size == 22 && strncasecmp(type, "application/x-protobuf", size) == 0)))
-		return true;
-	http_error(r, 415,
-		"Content-Type must be application/proto; the JSON codec is not spoken here");
-	return false;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (size == strlen(types[i].type) && strncasecmp(type, types[i].type, size) == 0)
+			return types[i].codec;
+	}
+	return CODEC_NONE;
+}
+
+/* What cJSON and the message take beside the body is reserved with it. */
+static int read_json(struct push *p, const void *body, size_t size, struct arena *a)
+{
+	int r = reserve(p, 2 * size);
+
+	if (r == 0)
+		r = push_json_read(body, size, &p->why, &p->message);
+	if (r == 0)
+		r = read_all(p, buf_str(&p->message), p->message.size, a);
+	return r == -ENOBUFS ? -EFBIG : r;
 }
 
 void api_push(void *app, struct http_request *q, struct http_response *r)
 {
-	struct push p = {.api = app};
+	struct push p = {.api = app, .message = BUF_INIT(API_PUSH_BODY_MAX_BYTES)};
 	_cleanup_(arena_freep) struct arena *a = arena_new(PUSH_ARENA_BYTES);
+	enum codec codec = codec_of(q);
 	size_t size;
 	const void *body = http_body(q, &size);
-	int e;
+	int e = -ENOMEM;
 
-	if (!is_proto(q, r))
+	if (codec == CODEC_NONE) {
+		http_error(r, 415, "Content-Type must be application/proto or application/json");
 		return;
-	e = a ? read_all(&p, body, size, a) : -ENOMEM;
+	}
+	if (a)
+		e = codec == CODEC_JSON ? read_json(&p, body, size, a)
+					: read_all(&p, body, size, a);
 	if (!e && p.count > 0)
 		e = store_push(p.api->store, p.items, p.count, PUSH_TIMEOUT_MS, p.outcomes);
 	if (e) {
@@ -159,6 +186,11 @@ void api_push(void *app, struct http_request *q, struct http_response *r)
 		p.api->push_bytes += size;
 		r->status = 200;
 		r->content_type = "application/proto";
+		if (codec == CODEC_JSON) {
+			r->content_type = "application/json";
+			r->body = BUF_INIT(16);
+			(void)buf_append_str(&r->body, "{}");
+		}
 	}
 	push_done(&p);
 }

@@ -81,6 +81,7 @@ out=$(peer folded "$port" service=shop)
 holds $? "the flame graph is what was pushed, once" "$out"
 does "JSON, SVG, pprof and timeline agree" formats "$port"
 does "requests become commands, acknowledgements their state" commands "$port"
+does "a push as JSON is a push" json "$port"
 does "malformed pushes get 400 or 415" malformed "$port"
 does "a push with one bad profile stores nothing" all_or_nothing "$port"
 does "1 GiB of zeros in 1 MB gets 413 and no memory" bomb "$port" "$pid"

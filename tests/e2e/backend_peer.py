@@ -4,6 +4,7 @@ google/pprof and push.v1), sends good and hostile requests, prints what came bac
 
 Used by backend.sh: backend_peer.py COMMAND PORT ARG... ; exits 0 when what it says held, and says why not.
 """
+import base64
 import gzip
 import http.client
 import json
@@ -138,13 +139,35 @@ def c_reply(port):
         sys.exit(f"{s} {h} {data!r}")
 
 
+def c_json(port):
+    """The Connect JSON codec, plain and gzipped, with both alphabets of base64."""
+    def body(window, coded):
+        return json.dumps({"series": [{
+            "labels": [{"name": "service_name", "value": "json"}, {"name": "__name__", "value": "process_cpu"}],
+            "samples": [{"rawProfile": coded, "ID": window}]}]}).encode()
+    raw = pprof(STACKS, time.time_ns() - 10**10)
+    url = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    path = "/push.v1.PusherService/Push"
+    for window, coded in (("j1", base64.b64encode(raw).decode()), ("j1", url), ("j2", url)):
+        s, h, data = call(port, "POST", path, body(window, coded), {"Content-Type": "application/json; charset=utf-8"})
+        if (s, h.get("Content-Type"), data) != (200, "application/json", b"{}"):
+            sys.exit(f"{s} {h} {data!r}")
+    want(call(port, "POST", path, gzip.compress(body("j3", url)), {**JSON, "Content-Encoding": "gzip"}), 200)
+    if "main;work;hash 2100" not in folded(port, "service=json"):
+        sys.exit(folded(port, "service=json"))
+
+
 def c_malformed(port):
     good = push_body([({"service_name": "s", "__name__": "n"}, [(pprof(STACKS, 1), "")])])
     for bad in (b"\xff" * 100, good[:-7], b"\x0a\xff\xff\xff\xff\x0f", field(1, field(2, field(1, b"not pprof")))):
         want(call(port, "POST", "/push.v1.PusherService/Push", bad, PROTO), 400, b'"code":"invalid_argument"')
     want(call(port, "POST", "/push.v1.PusherService/Push", push_body([({"a": "b"}, [(pprof(STACKS, 1), "")])]),
               PROTO), 400, b"service_name")
-    want(call(port, "POST", "/push.v1.PusherService/Push", "{}", JSON), 415, b"application/proto")
+    want(call(port, "POST", "/push.v1.PusherService/Push", good, {"Content-Type": "text/plain"}), 415,
+         b"application/proto")
+    for bad in ("[]", "{", '{"series":{}}', '{"series":[1]}', '{"series":[{"labels":[{"name":1}]}]}', "[" * 100000,
+                '{"series":[{"samples":[{"rawProfile":"!"}]}]}', '{"a":[' + "0," * 500000 + "0]}"):
+        want(call(port, "POST", "/push.v1.PusherService/Push", bad, JSON), 400, b'"code":"invalid_argument"')
     want(call(port, "POST", "/push.v1.PusherService/Push", good, {**PROTO, "Content-Encoding": "br"}), 415)
     want(call(port, "POST", "/push.v1.PusherService/Push", gzip.compress(good)[:-9],
               {**PROTO, "Content-Encoding": "gzip"}), 400, b"cut short")
