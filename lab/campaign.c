@@ -96,16 +96,25 @@ void campaign_done(struct campaign *c)
 	*c = (struct campaign){0};
 }
 
+/* How much more the plan does than what cost_s is about, suite smoke. */
+static double campaign_growth(const struct plan *p)
+{
+	const struct scenario *s = p->scenario;
+
+	if (s->kind == SCENARIO_PERTURB)
+		return (double)p->step_count / (double)s->runs_smoke;
+	if (s->kind == SCENARIO_FLEET && s->runs_smoke && p->boots[0].job.step_count)
+		return (double)p->boots[0].job.steps[0].play_count / (double)s->runs_smoke;
+	return 1;
+}
+
 /* Host time after which a VM is given up: a busy guest second costs up to 6 real ones on an idle
  * machine, and ours may be four times as loaded. */
 static uint64_t campaign_timeout_ms(const struct plan *p)
 {
 	double busy = p->scenario->cost_s / (double)p->scenario->boots;
-	double more = p->scenario->kind == SCENARIO_PERTURB
-			      ? (double)p->step_count / (double)p->scenario->runs_smoke
-			      : 1;
 
-	return 240000 + (uint64_t)(busy * fmax(more, 1) * 24000);
+	return 240000 + (uint64_t)(busy * fmax(campaign_growth(p), 1) * 24000);
 }
 
 static void campaign_plan_boot(struct campaign *c, struct campaign_item *it, size_t b)

@@ -375,6 +375,20 @@ static void evidence_load_windows(struct evidence *e, const char *service)
 			"%.90s: windows.spool: %s: %.200s", e->step, strerror(-r), why);
 }
 
+/* Only play power_cut leaves it; its gate says so where it is missing. */
+static void evidence_load_power(struct evidence *e)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(JSON_SIZE_MAX);
+	char file[128];
+
+	if (!evidence_file(e, "power.json", &b, e->no_power))
+		return;
+	(void)snprintf(file, sizeof(file), "%s/power.json", e->step);
+	e->has_power = power_parse(&e->power, file, buf_str(&b), b.size) == 0;
+	if (!e->has_power)
+		(void)snprintf(e->no_power, sizeof(e->no_power), "%.390s", e->power.doc.message);
+}
+
 void evidence_load_fleet(struct evidence *e, const char *dir, const char *step, const char *service,
 	const char *why_none)
 {
@@ -386,8 +400,10 @@ void evidence_load_fleet(struct evidence *e, const char *dir, const char *step, 
 	if (why_none) {
 		(void)snprintf(e->no_fleet, sizeof(e->no_fleet), "%.390s", why_none);
 		(void)snprintf(e->no_windows, sizeof(e->no_windows), "%.390s", why_none);
+		(void)snprintf(e->no_power, sizeof(e->no_power), "%.390s", why_none);
 		return;
 	}
+	evidence_load_power(e);
 	(void)snprintf(e->no_agent, sizeof(e->no_agent), "a daemon writes no agent.json");
 	evidence_load_profile(e);
 	evidence_load_windows(e, service);
@@ -407,6 +423,7 @@ void evidence_done(struct evidence *e)
 	evidence_agent_done(&e->agent);
 	json_done(&e->meters.doc);
 	fleet_done(&e->fleet);
+	power_done(&e->power);
 	profile_free(e->profile);
 	*e = (struct evidence){0};
 }

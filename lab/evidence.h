@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "lab/fleet.h"
 #include "lab/json.h"
+#include "lab/power.h"
 #include "lab/truth.h"
 #include "prof/profile.h"
 
@@ -83,6 +84,10 @@ struct evidence {
 	char no_fleet[EVIDENCE_REASON_MAX], no_windows[EVIDENCE_REASON_MAX];
 	struct fleet_result fleet;
 	struct fleet_windows windows; /* of the truth's workload */
+
+	bool has_power; /* play power_cut */
+	char no_power[EVIDENCE_REASON_MAX];
+	struct power_result power;
 };
 
 /*

@@ -37,6 +37,8 @@ static const struct {
 	[GATE_INGESTION] = {"ingestion", "a pushed profile costs the backend more than it did"},
 	[GATE_DORMANT] = {"dormant", "an agent that only waits costs too much"},
 	[GATE_UNLOADED] = {"unloaded", "something of the agent stays in the kernel or in memory"},
+	[GATE_POWER_CUT] = {"power_cut",
+		"after a power cut the backend lacks what it acknowledged"},
 	[GATE_OVERHEAD_REAL] = {"overhead_real", "the agent costs too much on real hardware"},
 };
 

@@ -37,6 +37,7 @@ enum gate_kind {
 	GATE_INGESTION,       /* the backend's instructions per pushed profile */
 	GATE_DORMANT,         /* CPU and memory of an agent that waits on a busy host */
 	GATE_UNLOADED,        /* kernel objects, and memory over many commands, are back */
+	GATE_POWER_CUT,       /* what was acknowledged survives the power, wherever it goes */
 	GATE_KIND_COUNT
 };
 const char *gate_kind_name(enum gate_kind k);

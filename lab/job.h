@@ -21,12 +21,12 @@
  *	timeout_ms 120000		guest time for the whole step
  *	play loop			agent daemon and backend instead of a recording: loop,
  *					dormant, cycles, faults, answers, spool or ingest
- *					(lab/guest/fleet_play.c)
+ *					(lab/guest/fleet_play.c), or power_cut (lab/guest/power.h)
  *	backend flame-backend		program in the payload, with a play
  *	backend_env FLAME_FAULT=ack_early	repeated
  *	frequency_hz 997		of what a play asks for
  *	jitter_seed 11			of the daemon
- *	play_count 10			start/stop commands of play cycles
+ *	play_count 10			start/stop commands of play cycles, cuts of power_cut
  *	end
  *
  * Per step lab-init writes into the result, under STEP/:
@@ -51,6 +51,8 @@
  *			one after another
  *	fleet.json	"schema": "flamelab-fleet/1"; see lab/fleet.h
  *	backend.log  verify.log (of flame-backend verify, after its end)
+ *	power.json	instead of the first three, from play power_cut; see lab/power.h
+ *	power.log	of it, for people
  * and after the last step "done" with the text "ok\n"; without it the run counts as crashed.
  */
 #ifndef LAB_JOB_H

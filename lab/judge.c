@@ -60,6 +60,9 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 	case GATE_UNLOADED:
 		judge_unloaded(g, e, n);
 		break;
+	case GATE_POWER_CUT:
+		judge_power_cut(g, e, n);
+		break;
 	default:
 		gate_unmeasured(
 			g, "a %s scenario does not measure this", scenario_kind_name(s->kind));

@@ -70,6 +70,8 @@ void judge_spool(struct gate *g, const struct evidence *e, size_t count);
 bool judge_ingestion(struct gate *g, const struct evidence *e, unsigned int shift, double *ret);
 void judge_dormant(struct gate *g, const struct evidence *e, size_t count);
 void judge_unloaded(struct gate *g, const struct evidence *e, size_t count);
+/* judge_power.c */
+void judge_power_cut(struct gate *g, const struct evidence *e, size_t count);
 
 /* bare: without agent; with: with it; limited: with it under memory.max and bpf_stats. */
 struct judge_overhead {

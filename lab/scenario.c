@@ -15,7 +15,7 @@ static const char *const scenario_kinds[] = {
 	"accuracy", "overhead", "perturb", "selftest", "invariants", "fleet", "matrix", NULL};
 static const char *const scenario_modes[] = {"exact", "fast", "host", NULL};
 static const char *const scenario_plays[] = {
-	"loop", "dormant", "cycles", "faults", "answers", "spool", "ingest", NULL};
+	"loop", "dormant", "cycles", "faults", "answers", "spool", "ingest", "power_cut", NULL};
 static const char *const gate_needs[] = {"", "required", "platform", NULL};
 
 const char *scenario_kind_name(enum scenario_kind k)

@@ -23,7 +23,7 @@ enum {
 	SCENARIO_FAULT_ENV_MAX = 8,
 	SCENARIO_COUNT_MAX = 128,
 	SCENARIO_PROGRAMS_MAX = 24,
-	SCENARIO_RUNS_MAX = 128,
+	SCENARIO_RUNS_MAX = 256,
 };
 
 /* What is run and compared; each kind makes its own steps (plan.c) and has its own judge. */

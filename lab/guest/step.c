@@ -10,6 +10,7 @@
 #include "lab/guest/step.h"
 
 #include "lab/guest/fleet.h"
+#include "lab/guest/power.h"
 #include "lab/guest/step_internal.h"
 
 #include <errno.h>
@@ -333,6 +334,11 @@ static int run_record(struct run *r)
 	return err;
 }
 
+static int run_play(struct run *r)
+{
+	return strcmp(r->step->play, "power_cut") == 0 ? power_run(r) : fleet_run(r);
+}
+
 int step_run(const struct job_step *s, const struct step_place *place)
 {
 	struct run r = {.step = s, .place = place, .ready_fd = -1, .timer_fd = -1};
@@ -348,7 +354,7 @@ int step_run(const struct job_step *s, const struct step_place *place)
 	r.bpf_before = bpf_run_sum();
 	start_timer(&r);
 	r.deadline_ns = step_now_ns() + s->timeout_ms * NSEC_PER_MSEC;
-	err = s->play ? fleet_run(&r) : run_record(&r);
+	err = s->play ? run_play(&r) : run_record(&r);
 	r.cpu_end_ns = MAX(group_cpu_ns(&r.agent.group), r.cpu_window_ns);
 	if (!r.agent.group.path[0] && r.agent.pid > 0) /* the process clock went with the process */
 		r.cpu_end_ns = MAX(usage_ns(&r.agent.usage), r.cpu_window_ns);
