@@ -6,9 +6,10 @@ set multiplot layout 3,1 title "What the store takes, by simulated hosts"
 set grid ytics lc rgb "#dddddd"
 set logscale x
 set yrange [0:*]
-set format y "%.0s%c"
+set xrange [7:1500]
+set format y "%.0f"
 set nokey
-set lmargin 10
+set lmargin 12
 
 set ylabel "profiles/s"
 plot dir."/ingest.tsv" using 1:2:xtic(1) with linespoints pt 7 lc rgb "#2c3e50"

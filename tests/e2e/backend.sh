@@ -94,6 +94,7 @@ does "wrong queries get 400, unknown ids 404" queries "$port"
 does "other sites are refused" sites "$port"
 does "1,000 idle connections do not block a push" idle "$port" 1000
 does "3,500 idle connections do not block a push" idle "$port" 3500
+does "1,000 slow requests do not block a push" slow "$port" 1000
 does "slow and idle connections are closed" loris "$port" 5
 does "memory stays flat" flat "$port" "$pid"
 curl -s "http://127.0.0.1:$port/metrics" | grep -q '^flame_store_duplicates_total [1-9]'

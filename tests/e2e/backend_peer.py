@@ -242,13 +242,20 @@ def c_names(port, data):
         sys.exit(f"files by name: {strange}")
 
 
+def clamped(port):
+    lines = call(port, "GET", "/metrics")[2].decode().splitlines()
+    return int([x for x in lines if x.startswith("flame_store_clamped_total ")][0].split()[1])
+
+
 def c_times(port):
-    now = time.time_ns()
+    now, before = time.time_ns(), clamped(port)
     for i, when in enumerate((0, 1, now + 3 * 86400 * 10**9, now - 400 * 86400 * 10**9)):
         want(push(port, "times", window=f"times-{i}", when=when), 200)
     total = sum(int(x.rsplit(" ", 1)[1]) for x in folded(port, "service=times&from=now-1h&until=now%2B1m").splitlines())
     if total != 4 * 1000:
         sys.exit(f"times out of reason are not found where they were received: {total}")
+    if clamped(port) - before != 4:
+        sys.exit(f"{clamped(port) - before} of 4 are counted as clamped")
     want(heartbeat(port, host="skewed", instance="skewed-000001", time_unix_ms=int(time.time() * 1000) - 7200000), 200)
     host = [h for h in json.loads(call(port, "GET", "/api/v1/hosts")[2]) if h["host"] == "skewed"][0]
     if not 7190000 < host["skew_ms"] < 7210000 or not host["alive"]:
@@ -347,6 +354,26 @@ def c_idle(port, count):
     if took > 2:
         sys.exit(f"a push took {took:.1f} s beside idle connections")
     print(f"{took * 1000:.0f} ms")
+
+
+def c_slow(port, count):
+    """`count` peers in the middle of a request, half of them in its headers, while a push and a heartbeat go through."""
+    socks = []
+    for i in range(int(count)):
+        s = socket.create_connection(("127.0.0.1", int(port)))
+        head = b"POST /push.v1.PusherService/Push HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/proto\r\n"
+        s.sendall(head if i % 2 else head + b"Content-Length: 1000000\r\n\r\nx")
+        socks.append(s)
+    for s in socks: # they are alive, only slow
+        s.sendall(b"x")
+    start = time.monotonic()
+    want(push(port, "slow", window="slow-1"), 200)
+    want(heartbeat(port, host="slow", instance="slow-000001"), 200)
+    took = time.monotonic() - start
+    if took > 2:
+        sys.exit(f"a push and a heartbeat took {took:.1f} s beside slow connections")
+    if folded(port, "service=slow").count("\n") != len(STACKS):
+        sys.exit("the push is not there")
 
 
 def c_loris(port, seconds):
