@@ -334,6 +334,12 @@ if [ -n "$mount" ] && mkdir "$mount/flame-e2e-$$" 2>/dev/null; then
 	holds $? "and a container, too" "$(grep x6 "$T/be/acks")"
 	say_commands '[]'
 	stop_agent
+	"$A" record -q -d 1s -F 997 --comm cpu_split --container "${id:0:62}" -o "$T/f.folded" --summary "$T/f.json" && [ -s "$T/f.folded" ] && ! grep -qv '^cpu_split;' "$T/f.folded"
+	holds $? "record has the same filters" "$(head -n 3 "$T/f.folded")"
+	python3 -c 'import json,sys; s = json.load(open(sys.argv[1])); l = s["ledger"]
+assert len(set(t["tgid"] for t in l)) == 1, l
+assert abs(s["deviation_sigmas"]) < 5, s["deviation_sigmas"]' "$T/f.json" 2>"$T/f.why"
+	holds $? "and its ledger is of the filtered process alone" "$(tail -n 1 "$T/f.why")"
 else
 	echo "skip filters by cgroup: no writable cgroup2 mount"
 fi
