@@ -3,14 +3,14 @@
  * with a request kills the helper: a new one costs a few milliseconds, a half-understood one could
  * answer the next question with this one's names.
  */
-#include "agent/helper.h"
+#include "agent/helper_internal.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "agent/helper_cfi.h"
 #include "agent/symbolize.h"
-#include "base/child.h"
 #include "base/log.h"
 #include "base/loop.h"
 
@@ -21,18 +21,7 @@ enum {
 	HELPER_START_WAIT_MS = 1000,
 };
 
-struct helper {
-	struct helper_options options;
-	struct child child;
-	int socket; /* -1 when none runs */
-	uint32_t sequence;
-	uint64_t restarts;
-	uint64_t start_failed_ns;
-	struct buf request;
-	uint8_t packet[HELPER_PACKET_SIZE_MAX];
-};
-
-static void helper_stop(struct helper *h)
+void helper_stop(struct helper *h)
 {
 	closep(&h->socket);
 	h->socket = -1;
@@ -99,6 +88,7 @@ int helper_new(const struct helper_options *o, struct helper **ret)
 	h->socket = -1;
 	h->child.pidfd = -1;
 	buf_init(&h->request, HELPER_REQUEST_SIZE_MAX);
+	buf_init(&h->body, HELPER_CFI_BODY_MAX);
 	int r = helper_start(h);
 
 	if (r < 0) {
@@ -115,6 +105,7 @@ void helper_free(struct helper *h)
 		return;
 	helper_stop(h);
 	buf_done(&h->request);
+	buf_done(&h->body);
 	free(h);
 }
 
@@ -146,8 +137,7 @@ static int helper_send(struct helper *h, int fd)
 	return 0;
 }
 
-/* Size of the packet in h->packet; -EPIPE, -ETIMEDOUT, -errno. */
-static ssize_t helper_receive(struct helper *h, uint64_t deadline_ns)
+ssize_t helper_receive(struct helper *h, uint64_t deadline_ns)
 {
 	for (;;) {
 		struct pollfd p = {.fd = h->socket, .events = POLLIN};
@@ -171,6 +161,19 @@ static ssize_t helper_receive(struct helper *h, uint64_t deadline_ns)
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
 	}
+}
+
+int helper_begin(struct helper *h, int fd, uint64_t *ret_deadline_ns)
+{
+	int r = helper_send(h, fd);
+
+	if (r == -EPIPE) { /* it died while nothing was asked: nobody's fault */
+		r = helper_restart(h);
+		if (r == 0)
+			r = helper_send(h, fd);
+	}
+	*ret_deadline_ns = loop_now_ns() + h->options.timeout_ms * NSEC_PER_MSEC;
+	return r;
 }
 
 static void helper_take_reason(const struct helper_packet *p, char *reason)
@@ -215,6 +218,7 @@ static int helper_take_packet(struct helper *h, size_t size, size_t count, size_
 int helper_ask(struct helper *h, int fd, uint64_t file, const uint64_t *offsets, size_t count,
 	helper_answer_fn *fn, void *data, char *reason)
 {
+	uint64_t deadline_ns = 0;
 	bool is_last = false;
 	size_t done = 0;
 
@@ -224,13 +228,7 @@ int helper_ask(struct helper *h, int fd, uint64_t file, const uint64_t *offsets,
 
 	if (r < 0)
 		return r;
-	r = helper_send(h, fd);
-	if (r == -EPIPE) { /* it died while nothing was asked: nobody's fault */
-		r = helper_restart(h);
-		if (r == 0)
-			r = helper_send(h, fd);
-	}
-	uint64_t deadline_ns = loop_now_ns() + h->options.timeout_ms * NSEC_PER_MSEC;
+	r = helper_begin(h, fd, &deadline_ns);
 	while (r == 0 && !is_last) {
 		ssize_t size = helper_receive(h, deadline_ns);
 

@@ -1,7 +1,7 @@
 /*
  * The helper process: confines itself, then answers requests until the socket closes. It keeps the
  * symbol tables of the files it was asked about last, since the next window asks about the same
- * ones.
+ * ones. Questions for unwind tables are helper_cfi_serve.c's.
  */
 #include "agent/helper.h"
 
@@ -10,6 +10,7 @@
 
 #include "agent/demangle.h"
 #include "agent/elf_symbols.h"
+#include "agent/helper_cfi.h"
 #include "agent/symbolize.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -194,36 +195,46 @@ static int helper_server_answer(
 	return helper_server_send(s);
 }
 
+static int helper_server_take(struct helper_server *s, const void *data, size_t size, int *fd)
+{
+	struct elf_symbols *symbols = NULL;
+	const char *why = NULL;
+	struct helper_request q;
+	int r = helper_request_get(data, size, &q);
+
+	if (r < 0)
+		return r;
+	r = helper_server_table(s, q.file, fd, &why, &symbols);
+	return r < 0 ? helper_server_refuse(s, q.sequence, why)
+		     : helper_server_answer(s, &q, symbols);
+}
+
 int helper_serve(int socket)
 {
 	uint8_t data[HELPER_REQUEST_SIZE_MAX];
 	struct helper_server s = {.socket = socket};
-	int r = 0;
+	struct helper_cfi_server *cfi = NULL;
+	int r = helper_cfi_server_new(socket, &cfi);
 
+	if (r < 0)
+		return r;
 	buf_init(&s.out, HELPER_PACKET_SIZE_MAX);
 	buf_init(&s.name, HELPER_NAME_MAX);
-	for (;;) {
+	while (r == 0) {
 		_cleanup_(closep) int fd = -1;
-		struct helper_request q;
-		struct elf_symbols *symbols = NULL;
-		const char *why = NULL;
 		ssize_t n = helper_server_receive(socket, data, sizeof(data), &fd);
 
 		if (n <= 0) {
 			r = (int)n;
 			break;
 		}
-		r = helper_request_get(data, (size_t)n, &q);
-		if (r < 0)
-			break;
-		r = helper_server_table(&s, q.file, &fd, &why, &symbols);
-		r = r < 0 ? helper_server_refuse(&s, q.sequence, why)
-			  : helper_server_answer(&s, &q, symbols);
-		if (r < 0)
-			break;
+		r = helper_cfi_is_request(data, (size_t)n)
+			    ? helper_cfi_serve(cfi, data, (size_t)n, &fd)
+			    : helper_server_take(&s, data, (size_t)n, &fd);
 	}
 	while (s.table_count > 0)
 		helper_server_drop(&s, 0);
+	helper_cfi_server_free(cfi);
 	buf_done(&s.out);
 	buf_done(&s.name);
 	return r;
