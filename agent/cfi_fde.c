@@ -1,12 +1,12 @@
 /*
  * Which FDE an address has. The linker's sorted table stays in the file and is searched there, so an
- * open file costs no memory and no time in proportion to its size:
+ * open file costs no memory, and reading the table once to see that it ascends:
  *
  *	.eh_frame_hdr: u8 version 1, u8 encoding of the pointer, u8 of the count, u8 of the table
  *	pointer to .eh_frame, count, then count x { s32 start, s32 FDE }, both from .eh_frame_hdr's address
  *
- * That is what all linkers write; with anything else, and when the table turns out to be unsorted or
- * to disagree with its FDEs, one pass over the section makes an index of our own.
+ * That is what all linkers write; with anything else, and when the table turns out to disagree with its
+ * FDEs, one pass over the section makes an index of our own.
  */
 #include <errno.h>
 
@@ -18,6 +18,28 @@ enum {
 	/* Half, because qsort() takes as much again. */
 	CFI_REFS_MAX = CFI_MEMORY_MAX / 2 / (int)sizeof(struct cfi_ref),
 };
+
+static bool cfi_index_is_sorted(const struct cfi *c, uint64_t offset, uint64_t count)
+{
+	uint8_t bytes[8 * CFI_TABLE_ENTRIES];
+	int64_t before = INT64_MIN;
+
+	for (uint64_t i = 0; i < count; i += CFI_TABLE_ENTRIES) {
+		size_t n = MIN(count - i, (uint64_t)CFI_TABLE_ENTRIES);
+
+		if (cfi_pread(c, offset + 8 * i, bytes, 8 * n) < 0)
+			return false;
+		for (size_t k = 0; k < n; k++) {
+			struct cursor at = cursor_over(bytes + 8 * k, 4);
+			int32_t start = (int32_t)cursor_u32(&at);
+
+			if (start < before)
+				return false;
+			before = start;
+		}
+	}
+	return true;
+}
 
 static int cfi_index_hdr(struct cfi *c, struct cfi_source *s)
 {
@@ -36,6 +58,8 @@ static int cfi_index_hdr(struct cfi *c, struct cfi_source *s)
 	uint64_t behind = (uint64_t)(at.pos - head);
 
 	if (cursor_error(&at) || count == 0 || count > (c->hdr.size - behind) / 8)
+		return -ENODATA;
+	if (!cfi_index_is_sorted(c, c->hdr.offset + behind, count))
 		return -ENODATA;
 	s->table_offset = c->hdr.offset + behind;
 	s->table_vaddr = c->hdr.vaddr;
