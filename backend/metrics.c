@@ -37,6 +37,10 @@ static void store_lines(const struct store_stats *s, struct buf *out)
 	line(out, "store_commits_total", "counter", "Group commits.", s->commits);
 	line(out, "store_bytes", "gauge", "Bytes of all data files.", s->bytes);
 	line(out, "store_files", "gauge", "Data files.", s->files);
+	line(out, "store_files_damaged_total", "counter",
+		"Damaged data files set aside, whose profiles are no longer served.",
+		s->files_damaged);
+	line(out, "store_rollups_total", "counter", "Roll-up files made.", s->rollups_made);
 	line(out, "store_clamped_total", "counter",
 		"Profiles whose time was moved to the received one.", s->clamped);
 	line(out, "store_refused_full_total", "counter", "Pushes refused by the disk guard.",

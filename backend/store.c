@@ -121,6 +121,8 @@ static int load_files(struct store *s, const char **why)
 		if (r == 0)
 			store_roller_note(s, store_file_committed(f));
 		store_file_close(f);
+		if (r == -EUCLEAN)
+			store_put_quarantine(s, hours[i]);
 		if (r == -EUCLEAN || r == -EIO)
 			r = 0; /* a damaged file must not keep the others from being served */
 	}

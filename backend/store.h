@@ -127,7 +127,7 @@ struct store_stats {
 	uint64_t pushed, duplicates, samples, commits, bytes, files, clamped, refused_full,
 		refused_busy;
 	uint64_t queue_depth, dict_stacks;
-	uint64_t rollups_made;
+	uint64_t rollups_made, files_damaged; /* set aside since the start */
 };
 struct store_stats store_stats(struct store *s);
 

@@ -169,6 +169,37 @@ int store_dir_unlink(const char *dir, int32_t hour)
 	return r;
 }
 
+int store_dir_set_aside(const char *dir, int32_t hour, uint64_t *ret_bytes)
+{
+	static const char *const names[] = {".db.damaged", ".db.damaged-wal", ".db.damaged-shm"};
+	char from[STORE_PATH_MAX], to[STORE_PATH_MAX], parent[STORE_PATH_MAX];
+	uint64_t bytes = store_dir_bytes(dir, hour);
+	int r = 0;
+
+	/* One of an earlier time gives way: its name says the hour, and the log told of it. */
+	for (size_t i = ARRAY_SIZE(suffixes); r == 0 && i-- > 0;) {
+		r = path_of(dir, hour, suffixes[i], from);
+		if (r == 0)
+			r = path_of(dir, hour, names[i], to);
+		if (r == 0 && unlink(to) < 0 && errno != ENOENT)
+			r = -errno;
+		if (r == 0 && rename(from, to) < 0 && errno != ENOENT)
+			r = -errno;
+	}
+	if (r == 0 && snprintf(parent, sizeof(parent), "%s/data", dir) < (int)sizeof(parent))
+		r = store_dir_sync(parent);
+	if (r == 0)
+		*ret_bytes = bytes;
+	return r;
+}
+
+bool store_dir_is_damaged(const char *name)
+{
+	int32_t hour;
+
+	return store_dir_parse(name, &hour) && strcmp(name + NAME_SIZE, ".db.damaged") == 0;
+}
+
 void store_dir_unlink_orphans(const char *dir)
 {
 	DIR *d = open_data(dir);

@@ -204,6 +204,17 @@ int store_file_read_state(struct store_file *f, struct store_file_state *ret)
 	return r;
 }
 
+bool store_file_is_whole(struct store_file *f)
+{
+	_cleanup_(store_sql_finalizep) sqlite3_stmt *s = NULL;
+	const char *answer;
+
+	if (store_sql_prepare(f->db, "PRAGMA quick_check(1)", &s) < 0 || store_sql_step(s) <= 0)
+		return false;
+	answer = (const char *)sqlite3_column_text(s, 0);
+	return answer && strcmp(answer, "ok") == 0;
+}
+
 const struct store_file_state *store_file_committed(const struct store_file *f)
 {
 	return &f->committed;

@@ -118,7 +118,8 @@ struct store_file_state {
 };
 int store_file_read_state(struct store_file *f, struct store_file_state *ret);
 const struct store_file_state *store_file_committed(const struct store_file *f);
-int store_file_begin(struct store_file *f); /* nothing if it is begun */
+bool store_file_is_whole(struct store_file *f); /* by sqlite's own check, which reads all of it */
+int store_file_begin(struct store_file *f);     /* nothing if it is begun */
 int store_file_commit(struct store_file *f);
 void store_file_rollback(struct store_file *f);
 /* 1 new, 0 it is there already. */
@@ -169,6 +170,12 @@ int store_dir_path(const char *dir, int32_t hour, char ret[STORE_PATH_MAX]);
 int store_dir_list(const char *dir, int32_t **ret, size_t *ret_count);
 uint64_t store_dir_bytes(const char *dir, int32_t hour); /* with its WAL */
 int store_dir_unlink(const char *dir, int32_t hour);
+/*
+ * Moves a damaged file aside, as NAME.db.damaged (and -wal, -shm), and with it what was made of it. Nothing reads
+ * such files; they stay until somebody takes them away. The bytes that are no longer served.
+ */
+int store_dir_set_aside(const char *dir, int32_t hour, uint64_t *ret_bytes);
+bool store_dir_is_damaged(const char *name);    /* such a file's name */
 void store_dir_unlink_orphans(const char *dir); /* logs of files that are gone */
 int store_dir_sync(const char *path);
 int store_dir_free_bytes(const char *dir, uint64_t *ret);
@@ -248,6 +255,8 @@ struct store_batch {
 int store_put_check(struct store *s, const struct store_job *job);
 int store_put(struct store *s, struct store_batch *b, const struct store_push *p,
 	enum store_outcome *outcome);
+/* Sets the hour's file aside as damaged; the next push makes a fresh one. */
+void store_put_quarantine(struct store *s, int32_t hour);
 /* Closes open files from the oldest hour on until at most keep are left. */
 void store_put_close(struct store *s, size_t keep);
 

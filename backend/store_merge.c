@@ -1,7 +1,7 @@
 /*
  * The flame graph: every matching profile of a range merged into one. The dictionary is opened after the last
  * file, so it knows every stack id that was met. A blob that is damaged is left out and counted in the fact
- * store.damaged_profiles.
+ * store.damaged_profiles, a file that cannot be read on counts there as one.
  *
  * Whole days, hours and steps of 10 minutes inside the range are read from their roll-ups where these are
  * present (store_roll.h), the rest from the data files. Matchers of `recording` ask for windows that roll-ups have
@@ -165,6 +165,10 @@ static int merge_data(struct merge *g, int32_t hour, const struct store_range *r
 		r = store_sql_exec(store_file_db(f), "BEGIN");
 	if (r == 0)
 		r = merge_file(g, f, range);
+	if (r == -EUCLEAN) {
+		g->damaged++; /* the rest is worth an answer */
+		return 0;
+	}
 	return r == -ENOENT ? 0 : r; /* retention was faster */
 }
 

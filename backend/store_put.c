@@ -5,8 +5,9 @@
  */
 #include <errno.h>
 
-#include "backend/store_internal.h"
+#include "backend/store_roll.h"
 #include "base/def.h"
+#include "base/log.h"
 
 #define CLAMP_PAST_NS   ((int64_t)7 * 24 * STORE_HOUR_NS)
 #define CLAMP_FUTURE_NS ((int64_t)600 * 1000000000)
@@ -64,11 +65,46 @@ static int get_file(struct store *s, int32_t hour, bool create, struct store_fil
 		s->files_allocated = more;
 	}
 	r = store_file_open(s->dir, hour, create, &why, &f);
+	if (r == -EUCLEAN) {
+		store_put_quarantine(s, hour);
+		r = store_file_open(s->dir, hour, create, &why, &f);
+	}
 	if (r < 0)
 		return r;
 	s->files[s->file_count++] = f;
 	*ret = f;
 	return 0;
+}
+
+void store_put_quarantine(struct store *s, int32_t hour)
+{
+	uint64_t bytes = 0;
+	char name[16];
+	int r;
+
+	for (size_t i = 0; i < s->file_count; i++) {
+		if (store_file_hour(s->files[i]) != hour)
+			continue;
+		store_file_close(s->files[i]);
+		s->files[i] = s->files[--s->file_count];
+		break;
+	}
+	store_dir_name(hour, name);
+	r = store_dir_set_aside(s->dir, hour, &bytes);
+	if (r < 0) {
+		log_error("store", "set a damaged file aside", r, "file=data/%s.db", name);
+		return;
+	}
+	store_roller_forget(s, hour);
+	store_roll_unlink(s->dir, (struct store_roll_id){.number = hour});
+	(void)pthread_mutex_lock(&s->lock);
+	s->stats.files_damaged++;
+	(void)pthread_mutex_unlock(&s->lock);
+	log_error("store", "set a damaged file aside", -EUCLEAN,
+		"file=data/%s.db kept_as=data/%s.db.damaged lost=\"all profiles acknowledged with "
+		"a "
+		"time in this UTC hour until now are no longer served\" bytes=%llu",
+		name, name, (unsigned long long)bytes);
 }
 
 void store_put_close(struct store *s, size_t keep)

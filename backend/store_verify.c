@@ -4,6 +4,7 @@
  * their sources give. It only reads, so it may run beside a backend; what that backend commits meanwhile is either
  * seen whole or not at all.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -244,6 +245,27 @@ static int check_file(struct verify *v, int32_t hour)
 	return r;
 }
 
+/* What was set aside is a fault until somebody has looked after it. */
+static int check_set_aside(struct verify *v)
+{
+	char path[STORE_PATH_MAX];
+	struct dirent *e;
+	DIR *d;
+
+	(void)snprintf(path, sizeof(path), "%.*s/data", STORE_PATH_MAX - 64, v->dir);
+	d = opendir(path);
+	if (!d)
+		return -errno;
+	while ((e = readdir(d)) != NULL) {
+		if (!store_dir_is_damaged(e->d_name))
+			continue;
+		(void)snprintf(v->file, sizeof(v->file), "data/%.26s", e->d_name);
+		fault(v, "was set aside as damaged; its profiles are not served");
+	}
+	(void)closedir(d); /* only read from */
+	return 0;
+}
+
 static void roll_fault(void *data, const char *file, const char *text)
 {
 	struct verify *v = data;
@@ -271,6 +293,8 @@ int store_verify(const char *dir, struct buf *out, uint64_t *ret_profiles)
 		r = check_dict(&v);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = tell(&v, check_file(&v, hours[i]));
+	if (r == 0)
+		r = check_set_aside(&v);
 	if (r == 0)
 		r = store_roll_verify(dir, roll_fault, &v);
 	map_free(v.windows);

@@ -141,6 +141,15 @@ static void add_job(struct store *s, struct batch *b, struct store_job *job)
 	set_state(s, job, JOB_WAITING);
 }
 
+/* After a write that met damage: the files of the batch that are damaged make room for fresh ones. */
+static void set_damaged_aside(struct store *s)
+{
+	for (size_t i = s->file_count; i-- > 0;) {
+		if (!store_file_is_whole(s->files[i]))
+			store_put_quarantine(s, store_file_hour(s->files[i]));
+	}
+}
+
 static void run_batch(struct store *s, struct store_job *job)
 {
 	uint64_t deadline = loop_now_ns() + s->options.commit_interval_ms * NSEC_PER_MSEC;
@@ -157,7 +166,9 @@ static void run_batch(struct store *s, struct store_job *job)
 		b.error = commit(s);
 	if (b.error < 0)
 		roll_back(s);
-	else
+	if (b.error == -EUCLEAN)
+		set_damaged_aside(s);
+	else if (b.error == 0)
 		count(s, &b);
 	/* Also after a failure: files before the one that failed are committed. */
 	for (size_t i = 0; i < s->file_count; i++)

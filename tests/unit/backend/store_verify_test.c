@@ -148,13 +148,65 @@ Test(store_verify, a_file_that_is_no_database)
 	for (int i = 0; i < 2000; i++)
 		(void)fputs("not a database ", file);
 	(void)fclose(file);
-	/* It keeps nobody from the rest. */
+	/* It keeps nobody from the rest, and is told of. */
 	fixture_reopen(&f, NULL);
 	struct store_range now = {f.now_ns, f.now_ns + 1};
 	cr_assert_eq(fixture_total(&f, "{}", now), 3);
+	cr_assert_eq(store_stats(f.store).files_damaged, 1);
 	store_close(f.store);
 	f.store = NULL;
-	assert_found(&f, "cannot be read");
+	assert_found(&f, "was set aside as damaged");
+}
+
+/* One window, pushed by a recording on demand or none. */
+static int push_one(struct fixture *f, const char *recording, int64_t value)
+{
+	_cleanup_(profile_freep) struct profile *p = fixture_stack("x", value, f->now_ns);
+	enum store_outcome outcome;
+
+	if (*recording)
+		cr_assert_eq(profile_set_fact(p, "recording", recording), 0);
+	return fixture_push(f, "s", "h", p, "", &outcome);
+}
+
+/* The index of sources is touched by nothing but a push with a recording: damage that only a write meets. */
+Test(store_verify, damage_that_a_write_meets_sets_the_file_aside_and_the_next_push_is_stored)
+{
+	struct fixture f;
+	char path[160], name[16], garbage[8192];
+	sqlite3 *db = NULL;
+	int64_t page = 0;
+	FILE *file;
+
+	fixture_init(&f, NULL);
+	cr_assert_eq(push_one(&f, "", 1), 0);
+	store_close(f.store);
+	f.store = NULL;
+	store_dir_name(store_hour(f.now_ns), name);
+	(void)snprintf(path, sizeof(path), "%s/data/%s.db", f.dir, name);
+	cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+	cr_assert_eq(
+		store_sql_number(db,
+			"SELECT rootpage FROM sqlite_master WHERE tbl_name = 'source' AND type = "
+			"'index'",
+			&page),
+		0);
+	store_sql_close(db);
+	file = fopen(path, "r+e");
+	cr_assert(file && page > 1);
+	memset(garbage, 0xa5, sizeof(garbage));
+	(void)fseek(file, (long)(page - 1) * (long)sizeof(garbage), SEEK_SET);
+	cr_assert_eq(fwrite(garbage, sizeof(garbage), 1, file), 1);
+	(void)fclose(file);
+
+	fixture_reopen(&f, NULL);
+	cr_assert_eq(push_one(&f, "r", 10), -EUCLEAN); /* not acknowledged, so it comes again */
+	cr_assert_eq(store_stats(f.store).files_damaged, 1);
+	cr_assert_eq(push_one(&f, "r", 10), 0);
+	cr_assert_eq(fixture_total(&f, "{}", fixture_all(&f)), 10);
+	store_close(f.store);
+	f.store = NULL;
+	assert_found(&f, "was set aside as damaged");
 }
 
 Test(store_verify, a_damaged_blob_is_counted_in_the_answer_and_the_rest_is_there)
