@@ -165,6 +165,8 @@ Test(plan, modes_that_cannot_run_a_scenario_skip_it_with_the_reason)
 	cr_assert_str_eq(p.skipped, "exact mode has one CPU");
 	make("determinism", &host, &p);
 	cr_assert_not_null(p.skipped);
+	make("power_cut", &host, &p);
+	cr_assert_not_null(p.skipped);
 	make("cpu_split", &host, &p);
 	cr_assert_null(p.skipped);
 }
