@@ -6,7 +6,7 @@
 #include "base/def.h"
 #include "base/str.h"
 
-enum { WHY_MAX = 1024 };
+enum { WHY_MAX = 1024, HOSTS_LIMIT_MAX = 100000 };
 
 /* Browsers send other types without asking first; this one they may not, from other sites. */
 static bool is_json(const struct http_request *q, struct http_response *r)
@@ -47,10 +47,19 @@ void api_hosts(void *app, struct http_request *q, struct http_response *r)
 {
 	struct api *a = app;
 	struct buf why = BUF_INIT(WHY_MAX);
+	const char *after = http_query(q, "after");
+	const char *limit_text = http_query(q, "limit");
+	uint64_t limit = 0;
 
-	(void)q;
+	if (limit_text && str_to_u64(limit_text, 1, HOSTS_LIMIT_MAX, &limit) != 0) {
+		http_error(r, 400, "'limit' must be a number up to %d", HOSTS_LIMIT_MAX);
+		return;
+	}
 	r->body = BUF_INIT(API_ANSWER_MAX_BYTES);
-	answer(r, control_hosts(a->control, api_now_unix_ns(), &r->body), "hosts", &why);
+	answer(r,
+		control_hosts(a->control, api_now_unix_ns(), after ? after : "",
+			(unsigned int)limit, &r->body),
+		"hosts", &why);
 }
 
 void api_request_create(void *app, struct http_request *q, struct http_response *r)

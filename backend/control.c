@@ -266,6 +266,7 @@ int control_open(const char *catalog_path, struct control **ret)
 	(void)pthread_mutex_init(&c->lock, NULL); /* glibc's cannot fail with NULL */
 	(void)pthread_mutex_init(&c->token_lock, NULL);
 	c->interval_s = INTERVAL_S;
+	c->wanted_version = "";
 	c->path = strdup(catalog_path);
 	c->seen = map_new(SEEN_MAX);
 	if (c->path && c->seen)
@@ -299,6 +300,11 @@ void control_close(struct control *c)
 void control_set_interval(struct control *c, unsigned int heartbeat_interval_s)
 {
 	c->interval_s = heartbeat_interval_s;
+}
+
+void control_set_wanted_version(struct control *c, const char *version)
+{
+	c->wanted_version = version;
 }
 
 int control_host_seen_service(

@@ -59,6 +59,8 @@ int control_open(const char *catalog_path, struct control **ret);
 void control_close(struct control *c); /* accepts NULL */
 /* What agents are told, and half of a lease; before other threads use c. Default 30. */
 void control_set_interval(struct control *c, unsigned int heartbeat_interval_s);
+/* The agent version that answers to heartbeats name, "" for none; the text stays the caller's. Likewise before. */
+void control_set_wanted_version(struct control *c, const char *version);
 
 const char *control_scope_name(enum http_scope scope); /* "ingest", "read", "control", "admin" */
 bool control_scope_parse(const char *name, enum http_scope *ret);
@@ -90,6 +92,11 @@ int control_request_cancel(struct control *c, const char *id, int64_t now_unix_n
 int control_host_seen_service(
 	struct control *c, const char *host, const char *service, int64_t now_unix_ns);
 /* [{host, instance, agent_version, kernel, arch, cpus, state, own, losses, skew_ms, last_heartbeat_unix_ms}] */
-int control_hosts(struct control *c, int64_t now_unix_ns, struct buf *out);
+/*
+ * By host and instance: at most limit (0: all) of those behind the one whose instance is after ("": from the first
+ * on; none when it is not known).
+ */
+int control_hosts(struct control *c, int64_t now_unix_ns, const char *after, unsigned int limit,
+	struct buf *out);
 
 #endif

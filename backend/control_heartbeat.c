@@ -248,8 +248,10 @@ static void reply_begin(const struct control *c, int64_t now_ms, struct buf *out
 {
 	(void)buf_printf(out,
 		"{\"schema\":\"flame-heartbeat-reply/1\",\"time_unix_ms\":%lld,\"interval_s\":%u,"
-		"\"wanted_version\":\"\",\"commands\":[",
+		"\"wanted_version\":",
 		(long long)now_ms, c->interval_s);
+	(void)str_append_json(out, c->wanted_version);
+	(void)buf_append_str(out, ",\"commands\":[");
 }
 
 /* A beat that brings acknowledgements or may be given commands: on disk before it is answered. */
@@ -363,10 +365,13 @@ static void host_write(
 		(long long)(now_ms - w.received_ms),
 		now_ms - w.received_ms <= 3000LL * c->interval_s ? "true" : "false");
 	(void)buf_append_str(out, control_column(s, 20));
+	(void)buf_append_str(out, ",\"wanted_version\":");
+	(void)str_append_json(out, c->wanted_version);
 	(void)buf_append_char(out, '}');
 }
 
-int control_hosts(struct control *c, int64_t now_unix_ns, struct buf *out)
+int control_hosts(struct control *c, int64_t now_unix_ns, const char *after, unsigned int limit,
+	struct buf *out)
 {
 	int64_t now_ms = now_unix_ns / 1000000;
 	bool first = true;
@@ -384,8 +389,10 @@ int control_hosts(struct control *c, int64_t now_unix_ns, struct buf *out)
 			" (SELECT json_group_array(service) FROM (SELECT service FROM "
 			"ctl_host_services s"
 			"  WHERE s.host = h.host ORDER BY service LIMIT 200))"
-			" FROM ctl_hosts h ORDER BY host, instance",
-			"");
+			" FROM ctl_hosts h WHERE ?1 = '' OR (host, instance) >"
+			" (SELECT host, instance FROM ctl_hosts WHERE instance = ?1)"
+			" ORDER BY host, instance LIMIT ?2",
+			"ti", after, limit ? (int64_t)limit : INT64_C(-1));
 
 		(void)buf_append_char(out, '[');
 		while (control_row(c, stmt, &r)) {

@@ -57,6 +57,7 @@ struct control {
 	sqlite3 *db;
 	struct control_statement statements[CONTROL_STATEMENTS_MAX];
 	unsigned int interval_s;
+	const char *wanted_version;
 	int64_t host_count;
 	struct control_beats *beats;
 	struct map *seen; /* "host\0service" -> unix ms of the last write */

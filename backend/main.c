@@ -28,7 +28,8 @@ enum {
 };
 
 struct conf {
-	const char *config, *data, *listen, *tls_cert, *tls_key, *tls_client_ca, *scope, *name;
+	const char *config, *data, *listen, *tls_cert, *tls_key, *tls_client_ca, *scope, *name,
+		*wanted_version;
 	uint64_t retention_ns, size_max_bytes, free_min_bytes, commit_interval_ns, idle_timeout_ns,
 		heartbeat_interval_ns, connections_max, handlers;
 	bool sample_config, version;
@@ -58,6 +59,8 @@ static const struct opt_spec specs[] = {
 		.min = 1e9, .max = 3600e9, .help = "silent connections are closed after it"},
 	{"heartbeat-interval", 0, OPT_DURATION, AT(heartbeat_interval_ns), .arg = "TIME",
 		.def = "30s", .min = 1e9, .max = 3600e9, .help = "what agents are told"},
+	{"wanted-version", 0, OPT_STR, AT(wanted_version), .arg = "VERSION", .def = "",
+		.help = "agent version that hosts are told to run; shown where another runs"},
 	{"connections-max", 0, OPT_U64, AT(connections_max), .arg = "N", .def = "4096", .min = 16,
 		.max = 65536,
 		.help = "open connections; near it, idle ones are closed for new ones"},
@@ -212,6 +215,7 @@ static int run_opened(const struct conf *c, struct store *s)
 	} else {
 		control_set_interval(
 			a.control, (unsigned int)(c->heartbeat_interval_ns / NSEC_PER_SEC));
+		control_set_wanted_version(a.control, c->wanted_version ? c->wanted_version : "");
 		if (check_exposure(&a, c) == 0)
 			code = serve(&a, c);
 	}

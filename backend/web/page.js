@@ -122,17 +122,29 @@ async function loadServices() {
   });
 }
 
-async function loadHosts() {
-  const list = await (await ask('api/v1/hosts')).json();
-  names('host-names', list.map((h) => h.host));
-  rows('hosts', list, 'No agent has reported yet.', 10, (h) => {
+// A page of hosts at a time: a fleet's whole list would take seconds to lay out.
+const HOSTS_PAGE = 200;
+let hosts = [];
+
+async function loadHosts(more) {
+  const after = more && hosts.length ? '&after=' + encodeURIComponent(hosts[hosts.length - 1].instance) : '';
+  const list = await (await ask('api/v1/hosts?limit=' + HOSTS_PAGE + after)).json();
+  hosts = more ? hosts.concat(list) : list;
+  $('hosts-more').hidden = list.length < HOSTS_PAGE;
+  names('host-names', hosts.map((h) => h.host));
+  rows('hosts', hosts, 'No agent has reported yet.', 10, (h) => {
     const cpu = h.own.uptime_ns ? (100 * h.own.cpu_ns / h.own.uptime_ns).toFixed(2) + ' %' : '';
     const lost = (n) => el('td', String(n), n ? 'n bad' : 'n');
     const host = el('td', h.host);
     host.title = [h.instance, h.kernel, h.arch, h.cpus + ' CPUs'].join('\n');
     const state = el('td', h.alive ? h.state : 'silent', h.alive && h.state !== 'error' ? '' : 'bad');
     if (h.state_text) state.append(': ' + h.state_text);
-    return [host, el('td', h.agent_version), state, el('td', cpu, 'n'),
+    const version = el('td', h.agent_version);
+    if (h.wanted_version && h.wanted_version !== h.agent_version) {
+      version.className = 'bad';
+      version.append(' (wanted: ' + h.wanted_version + ')');
+    }
+    return [host, version, state, el('td', cpu, 'n'),
       el('td', bytes(h.own.rss_bytes + h.own.kernel_bytes), 'n'), lost(h.losses.samples), lost(h.losses.windows_dropped),
       el('td', h.spool.windows ? h.spool.windows + ' (' + bytes(h.spool.bytes) + ')' : '0', 'n'),
       el('td', span(h.skew_ms), Math.abs(h.skew_ms) > 60000 ? 'n bad' : 'n'),
@@ -179,6 +191,7 @@ async function request(form) {
 }
 
 $('time').onsubmit = (e) => { e.preventDefault(); load(); };
+$('hosts-more').onclick = () => loadHosts(true).catch((e) => say(e.message, true));
 $('request').onsubmit = (e) => { e.preventDefault(); request(e.target); };
 $('auth').onsubmit = (e) => {
   e.preventDefault();

@@ -69,7 +69,7 @@ refuses "a wrong config value is named with its line" "conf:1" --data "$T/w" --c
 
 # --- without tokens, on loopback
 
-start "$T/data" --idle-timeout 5s --commit-interval 5ms
+start "$T/data" --idle-timeout 5s --commit-interval 5ms --wanted-version 9.9
 grep -q 'tokens=none' "$T/log"
 holds $? "without tokens the log says so" "$(cat "$T/log")"
 refuses "a second instance ends with a message" "$T/data" --data "$T/data" --listen 127.0.0.1:0
@@ -80,6 +80,7 @@ out=$(peer folded "$port" service=shop)
 [ "$out" = $'main;idle loop\\x3bx 100\nmain;work 200\nmain;work;hash 700' ]
 holds $? "the flame graph is what was pushed, once" "$out"
 does "JSON, SVG, pprof and timeline agree" formats "$port"
+does "the wanted version reaches agents, hosts come in pages" hosts "$port" 9.9
 does "requests become commands, acknowledgements their state" commands "$port"
 does "a push as JSON is a push" json "$port"
 does "malformed pushes get 400 or 415" malformed "$port"

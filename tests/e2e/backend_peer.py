@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 import time
 
 TOKEN = os.environ.get("FLAME_TOKEN", "")
@@ -341,6 +342,64 @@ def c_commands(port):
                 {"hosts": ["cmdhost"], "view": "../x"}, {"match": "{}", "max_hosts": 1}):
         want(call(port, "POST", "/api/v1/requests", json.dumps(bad), JSON), 400)
     want(call(port, "POST", "/api/v1/requests", json.dumps({"hosts": ["nobody"]}), JSON), 404, b"no host matches")
+
+
+def c_hosts(port, wanted):
+    """The wanted version reaches agents and the list; pages of the list are the list."""
+    for i in range(7):
+        answer = json.loads(heartbeat(port, host=f"page-{i % 3}", instance=f"page-instance-{i}")[2])
+        if answer["wanted_version"] != wanted:
+            sys.exit(f"wanted_version: {answer}")
+    whole = json.loads(call(port, "GET", "/api/v1/hosts")[2])
+    if any(h["wanted_version"] != wanted for h in whole):
+        sys.exit(f"hosts: {whole}")
+    paged = []
+    while True:
+        after = "&after=" + paged[-1]["instance"] if paged else ""
+        page = json.loads(call(port, "GET", "/api/v1/hosts?limit=3" + after)[2])
+        if len(page) > 3:
+            sys.exit(f"a page of {len(page)}")
+        paged += page
+        if len(page) < 3:
+            break
+    if [h["instance"] for h in paged] != [h["instance"] for h in whole] or len(whole) < 7:
+        sys.exit(f"{[h['instance'] for h in paged]} is not {[h['instance'] for h in whole]}")
+    want(call(port, "GET", "/api/v1/hosts?limit=x"), 400)
+
+
+def c_crowd(port, seconds):
+    """Ten that push and ten that read, for so long; nothing but 200 and 429 comes back, and every push is there."""
+    until, wrong, pushed = time.monotonic() + float(seconds), [], [0] * 10
+
+    def writer(i):
+        while time.monotonic() < until and not wrong:
+            status, _, data = push(port, "crowd", window=f"crowd-{i}-{pushed[i]}", stacks={("main", f"w{i}"): 1})
+            if status == 200:
+                pushed[i] += 1
+            elif status != 429:
+                wrong.append((status, data))
+
+    def reader(i):
+        paths = ("flamegraph?service=crowd", "timeline?service=crowd", "series", "services", "hosts", "requests",
+                 "flamegraph.svg?service=crowd")
+        while time.monotonic() < until and not wrong:
+            heartbeat(port, host=f"crowd-{i}", instance=f"crowd-instance-{i}")
+            for path in paths:
+                status, _, data = call(port, "GET", "/api/v1/" + path)
+                if status not in (200, 429):
+                    wrong.append((status, path, data[:200]))
+    threads = [threading.Thread(target=f, args=(i,)) for f in (writer, reader) for i in range(10)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if wrong:
+        sys.exit(f"{wrong[0]}")
+    got = dict(line.rsplit(" ", 1) for line in folded(port, "service=crowd").splitlines())
+    for i, n in enumerate(pushed):
+        if n and got.get(f"main;w{i}") != str(n):
+            sys.exit(f"writer {i} pushed {n}, the graph has {got.get(f'main;w{i}')}")
+    print(f"{sum(pushed)} pushes")
 
 
 def c_idle(port, count):

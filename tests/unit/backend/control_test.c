@@ -497,7 +497,7 @@ Test(control, a_refused_heartbeat_changes_nothing)
 		cr_assert(why.size > 0, "%s", wrong[i]);
 	}
 	buf_reset(&out);
-	cr_assert_eq(control_hosts(c, NOW_NS, &out), 0);
+	cr_assert_eq(control_hosts(c, NOW_NS, "", 0, &out), 0);
 	cr_assert_str_eq(buf_str(&out), "[]\n");
 }
 
@@ -505,11 +505,11 @@ Test(control, skew_and_life_are_by_the_servers_clock)
 {
 	cr_assert_eq(beat("h1", "i1", "", NOW_NS + 7200 * SECOND_NS), 0);
 	buf_reset(&out);
-	cr_assert_eq(control_hosts(c, NOW_NS + 7201 * SECOND_NS, &out), 0);
+	cr_assert_eq(control_hosts(c, NOW_NS + 7201 * SECOND_NS, "", 0, &out), 0);
 	cr_assert(says("\"skew_ms\":7200000") && says("\"age_ms\":1000") && says("\"alive\":true"),
 		"%s", buf_str(&out));
 	buf_reset(&out);
-	cr_assert_eq(control_hosts(c, NOW_NS + (7200 + 91) * SECOND_NS, &out), 0);
+	cr_assert_eq(control_hosts(c, NOW_NS + (7200 + 91) * SECOND_NS, "", 0, &out), 0);
 	cr_assert(says("\"alive\":false"));
 }
 
@@ -583,12 +583,12 @@ Test(control, numbers_of_quiet_hosts_are_shown_and_kept_at_the_end)
 	quiet_beats("h1", "i1", 3, NOW_NS);
 	quiet_beats("h1", "i1", 1, later_ns);
 	buf_reset(&out);
-	cr_assert_eq(control_hosts(c, later_ns + SECOND_NS, &out), 0);
+	cr_assert_eq(control_hosts(c, later_ns + SECOND_NS, "", 0, &out), 0);
 	cr_assert(says("\"age_ms\":1000,"), "%s", buf_str(&out));
 	control_close(c);
 	cr_assert_eq(control_open(path, &c), 0);
 	buf_reset(&out);
-	cr_assert_eq(control_hosts(c, later_ns + SECOND_NS, &out), 0);
+	cr_assert_eq(control_hosts(c, later_ns + SECOND_NS, "", 0, &out), 0);
 	cr_assert(says("\"age_ms\":1000,"), "%s", buf_str(&out));
 }
 
@@ -597,7 +597,7 @@ Test(control, a_host_with_another_name_is_shown_by_it_and_once)
 	quiet_beats("h1", "i1", 3, NOW_NS);
 	quiet_beats("h1-renamed", "i1", 2, NOW_NS + 1000000);
 	buf_reset(&out);
-	cr_assert_eq(control_hosts(c, NOW_NS, &out), 0);
+	cr_assert_eq(control_hosts(c, NOW_NS, "", 0, &out), 0);
 	cr_assert(says("\"host\":\"h1-renamed\"") && !says("\"host\":\"h1\""), "%s", buf_str(&out));
 	cr_assert_eq(ask("{\"hosts\":[\"h1-renamed\"],\"dry_run\":true}", NOW_NS), 0);
 }
