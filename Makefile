@@ -237,6 +237,18 @@ fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/fuzz/%) ## run every fuzz target for FUZZ_SE
 	@for f in $^; do n=$$(basename $$f _fuzz); mkdir -p $(B)/fuzz/corpus-$$n; echo "== $$n"; \
 	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 $(B)/fuzz/corpus-$$n tests/fuzz/corpus/$$n || exit 1; done
 
+# In a tree of its own: the one TSan cannot share with ASan.
+.PHONY: tsan tsan-run
+TSAN_SECONDS ?= 60
+tsan: ## the backend and its store under ThreadSanitizer, TSAN_SECONDS each
+	@$(MAKE) --no-print-directory SAN=thread tsan-run
+$(B)/tests/tsan-crowd: $(call obj,tests/tsan/crowd.c $(LINK_backend))
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIBS_backend)
+tsan-run: $(B)/tests/tsan-crowd $(B)/flame-backend
+	@tests/tsan/run.sh $(B) $(TSAN_SECONDS)
+
 .PHONY: lint format
 TIDY_SRC := $(BASE_SRC) $(PROF_SRC) $(AGENT_SRC) $(BACKEND_SRC) $(LAB_SRC) $(GUEST_SRC) agent/main.c agent/fault_seeded.c \
 	    lab/main.c backend/main.c backend/fault_seeded.c
@@ -267,6 +279,7 @@ image-refresh: $(LAB_DEPS) ## move the image's package lock to what the archive 
 bench: $(B)/deps/bench $(LAB_DEPS) $(LAB_BINS) ## timings and plots into build/bench/
 	@bench/record.sh $(B)
 	@bench/ingest.sh $(B)
+	@bench/query.sh $(B)
 	@bench/fleet.sh $(B)
 
 ##
