@@ -32,9 +32,11 @@ enum {
 /* The fixture, by the assembler. */
 __asm__(".pushsection .rodata\n"
 	"recorded_windows:\n.incbin \"fixtures/push/windows.spool\"\n"
-	"recorded_windows_end:\n"
+	"recorded_windows_end:\n.balign 8\n"
+	"recorded_windows_size:\n.quad recorded_windows_end - recorded_windows\n"
 	".popsection\n");
-extern const char recorded_windows[], recorded_windows_end[];
+extern const char recorded_windows[];
+extern const uint64_t recorded_windows_size;
 
 struct window {
 	const char *data;
@@ -44,19 +46,22 @@ struct window {
 static size_t find_windows(struct window ret[WINDOWS_MAX])
 {
 	const char *at = recorded_windows;
+	uint64_t left = recorded_windows_size;
 	size_t count = 0;
 
-	while (recorded_windows_end - at >= HEADER_SIZE && count < WINDOWS_MAX) {
+	while (left >= HEADER_SIZE && count < WINDOWS_MAX) {
 		uint64_t size;
 
 		memcpy(&size, at + SIZE_OFFSET, sizeof(size)); /* both are little endian */
 		at += HEADER_SIZE;
-		if (size > (uint64_t)(recorded_windows_end - at) || size > WINDOW_BYTES_MAX)
+		left -= HEADER_SIZE;
+		if (size > left || size > WINDOW_BYTES_MAX)
 			return 0;
 		ret[count++] = (struct window){at, (size_t)size};
 		at += size;
+		left -= size;
 	}
-	return at == recorded_windows_end ? count : 0;
+	return left == 0 ? count : 0;
 }
 
 static uint64_t varint(const unsigned char **at, const unsigned char *end)
