@@ -111,6 +111,8 @@ static uint32_t tables_slab_oldest(
 
 static uint32_t tables_slab_victim(const struct tables_slabs *s, uint32_t now_s)
 {
+	if (s->evicting_s == now_s && s->evicted_now >= TABLES_SLAB_EVICTIONS_MAX)
+		return TABLE_SLABS_MAX;
 	enum tables_slab_kind first = s->kinds[TABLES_SLAB_CHUNKS] > s->kinds[TABLES_SLAB_LISTS]
 					      ? TABLES_SLAB_CHUNKS
 					      : TABLES_SLAB_LISTS;
@@ -123,7 +125,7 @@ static uint32_t tables_slab_victim(const struct tables_slabs *s, uint32_t now_s)
 }
 
 /* Empties the slab; what was given back in it is free with the rest. */
-static void tables_slab_evict(struct tables_slabs *s, uint32_t i)
+static void tables_slab_evict(struct tables_slabs *s, uint32_t i, uint32_t now_s)
 {
 	size_t kept = 0;
 
@@ -135,6 +137,8 @@ static void tables_slab_evict(struct tables_slabs *s, uint32_t i)
 	s->pending_count = kept;
 	tables_space_reset(&s->slabs[i].space);
 	s->evictions++;
+	s->evicted_now = s->evicting_s == now_s ? s->evicted_now + 1 : 1;
+	s->evicting_s = now_s;
 }
 
 static uint32_t tables_slab_round(uint32_t size)
@@ -161,7 +165,7 @@ static int tables_slab_find(struct tables_slabs *s, enum tables_slab_kind kind, 
 		i = tables_slab_victim(s, now_s);
 		if (i == TABLE_SLABS_MAX)
 			return r;
-		tables_slab_evict(s, i);
+		tables_slab_evict(s, i, now_s);
 		s->kinds[s->slabs[i].kind]--;
 		s->slabs[i].kind = kind;
 		s->kinds[kind]++;
@@ -224,7 +228,7 @@ int tables_slabs_reserve(struct tables_slabs *s, uint64_t size, uint32_t now_s)
 
 		if (i == TABLE_SLABS_MAX || i == 0)
 			return -ENOSPC;
-		tables_slab_evict(s, i);
+		tables_slab_evict(s, i, now_s);
 		tables_slab_remove(s, i);
 	}
 	s->other += size;

@@ -17,7 +17,12 @@
 #include "agent/bpf/table.h"
 #include "agent/tables_space.h"
 
-enum { TABLES_SLAB_KEEP_S = 2, TABLES_SLAB_PENDING_MAX = 1024 };
+enum {
+	TABLES_SLAB_KEEP_S = 2,
+	/* Evictions in one second: each waits for a grace period, 18 ms on a busy host. */
+	TABLES_SLAB_EVICTIONS_MAX = 8,
+	TABLES_SLAB_PENDING_MAX = 1024,
+};
 
 enum tables_slab_kind { TABLES_SLAB_CHUNKS, TABLES_SLAB_LISTS, TABLES_SLAB_KINDS };
 
@@ -49,6 +54,8 @@ struct tables_slabs {
 	size_t count;   /* made */
 	size_t kinds[TABLES_SLAB_KINDS];
 	uint64_t evictions;
+	uint32_t evicting_s; /* the second that evicted_now counts */
+	uint32_t evicted_now;
 	struct tables_slab slabs[TABLE_SLABS_MAX];
 	struct { /* given back, but a program may still read it */
 		uint32_t ref, size;

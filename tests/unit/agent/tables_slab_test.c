@@ -241,3 +241,18 @@ Test(tables_slab, more_given_back_than_is_remembered_is_not_lost)
 	cr_assert_eq(p->slabs.slabs[0].space.used, 0);
 	plain_free(p);
 }
+
+Test(tables_slab, turning_over_is_limited_by_the_second)
+{
+	enum { LARGE = TABLE_SLAB_SIZE - TABLE_REF_MIN, SLABS = 4 * TABLES_SLAB_EVICTIONS_MAX };
+	struct plain *p = plain_new((uint64_t)SLABS * TABLE_SLAB_SIZE);
+	uint32_t granted = 0;
+
+	for (int i = 0; i < SLABS; i++)
+		cr_assert_neq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 10), 0);
+	for (int i = 0; i < SLABS; i++)
+		granted += plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 100) != 0;
+	cr_assert_eq(granted, TABLES_SLAB_EVICTIONS_MAX);
+	cr_assert_neq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 101), 0);
+	plain_free(p);
+}
