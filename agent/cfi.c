@@ -129,7 +129,7 @@ static int cfi_function(struct cfi_work *w, const struct cfi_source *s, const st
 {
 	const struct unwind_rule unsupported = {.cfa = UNWIND_CFA_UNSUPPORTED};
 	struct cfi_entry e;
-	struct cfi_fde f;
+	struct cfi_fde f = {0};
 	size_t first;
 	int r = cfi_entry_read(w, s, h->entry, &e);
 
@@ -153,7 +153,7 @@ static int cfi_function(struct cfi_work *w, const struct cfi_source *s, const st
 		r = cfi_rows_put(w, first, f.start, end, &unsupported);
 	}
 	if (r == 0)
-		r = cfi_shape(w, first, f.start, end);
+		r = cfi_shape(w, first, end);
 	if (r == 0)
 		cfi_rows_end(w, first, end);
 	return r;

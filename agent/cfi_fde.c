@@ -127,7 +127,7 @@ static int cfi_index_entries(struct cfi *c, struct cfi_work *w, struct cfi_sourc
 
 int cfi_index_pass(struct cfi *c, struct cfi_source *s)
 {
-	_cleanup_(freep) struct cfi_work *w = calloc(1, sizeof(*w));
+	struct cfi_work *w = calloc(1, sizeof(*w));
 	bool is_sorted = true;
 
 	if (!w)
@@ -137,6 +137,7 @@ int cfi_index_pass(struct cfi *c, struct cfi_source *s)
 	s->count = 0;
 	int r = cfi_index_entries(c, w, s);
 
+	free(w);
 	if (r < 0)
 		return r;
 	for (size_t i = 1; i < s->count && is_sorted; i++)

@@ -230,6 +230,6 @@ int cfi_rows_plt(struct cfi_work *w, const struct cfi_plt *p, uint64_t end);
 int cfi_rows_rule(struct cfi_work *w, const struct unwind_rule *r);
 
 /* --- cfi_shape.c: makes one row of those from first on, if they have the shape; 0 or -errno --- */
-int cfi_shape(struct cfi_work *w, size_t first, uint64_t start, uint64_t end);
+int cfi_shape(struct cfi_work *w, size_t first, uint64_t end);
 
 #endif

@@ -9,11 +9,11 @@
  *	...			fp + 16, fp at cfa - 16
  *
  * The program that walks sees a ret by its byte at the interrupted pc, so here the bytes of prologue and
- * rets are compared, and each row of sp + 8 must be a ret and nothing else. The saved fp of a ret's row
- * is either said to be popped, or still at cfa - 16, below sp: the same value. A true ret where the rows
- * say fp + 16 (compilers that describe no epilogues) is walked by sp + 8, as the processor will.
- *
- * A function that began in an earlier chunk is judged by what this chunk has of it.
+ * rets are compared. Rows of fp + 16 are always a body: a true ret among them (compilers that describe
+ * no epilogues) is walked by sp + 8, as the processor will. A row of sp + 8 is part of it when it is a
+ * ret and nothing else; the saved fp of its row is either said to be popped, or still at cfa - 16, below
+ * sp: the same value. The prologue is part of it when it is the three bytes of one of the two forms of mov
+ * behind its push. Every other row stays as it is.
  */
 #include <errno.h>
 
@@ -93,14 +93,16 @@ static bool cfi_shape_is_ret(const struct cfi_work *w, uint64_t at, uint64_t nex
 static bool cfi_shape_prologue(const struct cfi_work *w, size_t i)
 {
 	const struct cfi_row *row = &w->out->rows[i];
+
+	if (row->offset == 0 || i + 1 >= w->out->row_count ||
+		!cfi_shape_has(w, &row[0], UNWIND_CFA_SP, 16, true) ||
+		!cfi_shape_has(w, &row[1], UNWIND_CFA_FP, 16, true) ||
+		row[1].offset != row->offset + CFI_SHAPE_PROLOGUE - 1)
+		return false;
 	const uint8_t *code = &w->text[row->offset - 1];
 
-	return row->offset > 0 && i + 1 < w->out->row_count &&
-	       cfi_shape_has(w, &row[0], UNWIND_CFA_SP, 16, true) &&
-	       cfi_shape_has(w, &row[1], UNWIND_CFA_FP, 16, true) &&
-	       row[1].offset == row->offset + CFI_SHAPE_PROLOGUE - 1 &&
-	       (memcmp(code, "\x55\x48\x89\xe5", CFI_SHAPE_PROLOGUE) == 0 ||
-		       memcmp(code, "\x55\x48\x8b\xec", CFI_SHAPE_PROLOGUE) == 0);
+	return memcmp(code, "\x55\x48\x89\xe5", CFI_SHAPE_PROLOGUE) == 0 ||
+	       memcmp(code, "\x55\x48\x8b\xec", CFI_SHAPE_PROLOGUE) == 0;
 }
 
 /* Where the row of the prologue at row i begins, with the offset of its push in *ret. */
@@ -163,10 +165,10 @@ static int cfi_shape_keep(struct cfi_work *w, struct cfi_shape_out *o, struct cf
 	return 0;
 }
 
-static int cfi_shape_rewrite(struct cfi_work *w, size_t first, uint64_t size, bool is_body)
+static int cfi_shape_rewrite(struct cfi_work *w, size_t first, uint64_t size)
 {
 	struct cfi_chunk *out = w->out;
-	struct cfi_shape_out o = {.count = first, .is_shape = is_body};
+	struct cfi_shape_out o = {.count = first};
 	int r = 0;
 
 	for (size_t i = first; i < out->row_count && r == 0; i++) {
@@ -183,33 +185,29 @@ static int cfi_shape_rewrite(struct cfi_work *w, size_t first, uint64_t size, bo
 				o.count--;
 			r = cfi_shape_put(w, &o, start, push);
 			i++; /* the row behind the prologue */
-		} else if (is_body && cfi_shape_has(w, &row, UNWIND_CFA_FP, 16, true)) {
-			if (!o.is_shape || o.count == first)
+		} else if (cfi_shape_has(w, &row, UNWIND_CFA_FP, 16, true)) {
+			if (!o.is_shape)
 				r = cfi_shape_put(w, &o, row.offset, -1);
-		} else if (!is_body || !o.is_shape || o.count == first || !is_popped ||
-			   !cfi_shape_is_ret(w, row.offset, next)) {
+		} else if (!o.is_shape || !is_popped || !cfi_shape_is_ret(w, row.offset, next)) {
 			r = cfi_shape_keep(w, &o, row);
 		}
-		is_body |= o.is_shape;
 	}
 	out->row_count = o.count;
 	return r;
 }
 
-int cfi_shape(struct cfi_work *w, size_t first, uint64_t start, uint64_t end)
+int cfi_shape(struct cfi_work *w, size_t first, uint64_t end)
 {
 	const struct cfi_chunk *out = w->out;
-	bool is_body = false; /* something of it is there */
+	bool has_body = false;
 
 	if (w->c->arch != CFI_X86_64 || out->row_count - first < 2)
 		return 0; /* a single row is not made better */
-	for (size_t i = first; i < out->row_count && !is_body; i++)
-		is_body = cfi_shape_has(w, &out->rows[i], UNWIND_CFA_FP, 16, true);
-	if (!is_body)
+	for (size_t i = first; i < out->row_count && !has_body; i++)
+		has_body = cfi_shape_has(w, &out->rows[i], UNWIND_CFA_FP, 16, true);
+	if (!has_body)
 		return 0; /* spares reading the text */
 	int r = cfi_shape_text(w);
 
-	if (r < 0)
-		return r;
-	return cfi_shape_rewrite(w, first, MIN(end, w->end) - w->start, start < w->start);
+	return r < 0 ? r : cfi_shape_rewrite(w, first, MIN(end, w->end) - w->start);
 }

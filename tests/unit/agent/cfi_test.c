@@ -98,8 +98,8 @@ Test(cfi, remembers_states_as_deep_as_its_limit_and_no_deeper)
 
 Test(cfi, restores_the_cfa_with_the_registers)
 {
-	SAYS("\x41\x0c\x06\x10\x86\x02\x41\x0a\x0c\x07\x08\xc6\x41\x0b",
-		"0:sp+8 1:fp+16,fp@-16 2:sp+8 3:fp+16,fp@-16 100:none");
+	SAYS("\x41\x0c\x06\x18\x86\x02\x41\x0a\x0c\x07\x08\xc6\x41\x0b",
+		"0:sp+8 1:fp+24,fp@-16 2:sp+8 3:fp+24,fp@-16 100:none");
 }
 
 Test(cfi, skips_args_size_and_nops)
@@ -425,9 +425,9 @@ Test(cfi, makes_one_row_of_a_function_with_the_frame_pointers_shape)
 	cr_expect_str_eq(image_rows(&image, 1), "0:shape+0 10:shape+0 20:shape+4 30:none");
 }
 
-Test(cfi, keeps_the_rows_of_a_function_whose_bytes_are_not_those_of_its_rows)
+Test(cfi, keeps_the_rows_of_a_prologue_whose_bytes_are_not_the_usual)
 {
-	const char *plain = "0:sp+8 1:sp+16,fp@-16 4:fp+16,fp@-16 f:sp+8,fp@-16 10:none";
+	const char *plain = "0:sp+8 1:sp+16,fp@-16 4:shape-1 10:none";
 	size_t cie = image_usual_cie(&image);
 
 	image_fde(&image, cie, IMAGE_TEXT, 0x10, BYTES(PROLOGUE "\x4b" LAST_RET));
