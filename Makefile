@@ -279,6 +279,7 @@ image-refresh: $(LAB_DEPS) ## move the image's package lock to what the archive 
 bench: $(B)/deps/bench $(LAB_DEPS) $(LAB_BINS) ## timings and plots into build/bench/
 	@bench/record.sh $(B)
 	@bench/ingest.sh $(B)
+	@bench/unwind_tables.sh $(B)
 	@bench/query.sh $(B)
 	@bench/fleet.sh $(B)
 
