@@ -10,20 +10,24 @@
 #include <time.h>
 
 #include "agent/bpf/skeleton.h"
+#include "agent/collect_tables.h"
 #include "agent/events.h"
 #include "agent/ledger.h"
 #include "base/def.h"
 #include "base/file.h"
 #include "base/loop.h"
 
+/* What is missing at the end is built for so long: some tens of libraries. */
+#define FINISH_MAX_NS (1 * NSEC_PER_SEC)
 /* Stop lies this far ahead, so that every CPU sees the stamp before its time comes. */
-#define STOP_LEAD_NS (1 * NSEC_PER_MSEC)
+#define STOP_LEAD_NS  (1 * NSEC_PER_MSEC)
 
 struct collector {
 	struct collect_options options;
 	struct collect_bpf *skel;
 	struct events *events;
 	struct ring_buffer *ring;
+	struct collect_tables *tables; /* NULL: frame pointers only */
 	struct bpf_link *switch_link;
 	struct bpf_link **sample_links; /* one per event */
 	uint64_t last_tick_ns;
@@ -110,18 +114,6 @@ static int size_filter(struct collector *c)
 	return r;
 }
 
-/* Frame pointers only: what the tables would take is not made. */
-static int leave_out_tables(struct collector *c)
-{
-	struct bpf_map *maps[] = {c->skel->maps.slabs, c->skel->maps.dirs, c->skel->maps.rules,
-		c->skel->maps.slab_used, c->skel->maps.procs, c->skel->maps.deferred};
-	int r = bpf_program__set_autoload(c->skel->progs.resume, false);
-
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(maps); i++)
-		r = bpf_map__set_max_entries(maps[i], 1);
-	return r;
-}
-
 static int load(struct collector *c)
 {
 	const struct collect_options *o = &c->options;
@@ -132,7 +124,6 @@ static int load(struct collector *c)
 		return -errno;
 	c->skel->rodata->stacks_max = o->stacks_max;
 	c->skel->rodata->key_tids = o->key_tids;
-	c->skel->rodata->unwind_fp = true;
 	c->skel->rodata->period_max_ns = events_clock(c->events)->period_max_ns;
 	r = bpf_map__set_max_entries(c->skel->maps.stacks, o->stacks_max);
 	if (r == 0)
@@ -140,17 +131,33 @@ static int load(struct collector *c)
 	if (r == 0)
 		r = size_filter(c);
 	if (r == 0)
-		r = leave_out_tables(c);
+		r = collect_tables_prepare(c->skel, !o->unwind_fp);
 	if (r == 0)
 		r = collect_bpf__load(c->skel);
 	return r < 0 ? r : fill_filter(c);
 }
 
+static int make_tables(struct collector *c)
+{
+	const struct collect_options *o = &c->options;
+	int r = collect_tables_new(c->skel, o->unwind_table_mb, o->helper, &c->tables);
+
+	if (r < 0)
+		return r;
+	return ring_buffer__add(
+		c->ring, collect_tables_ring(c->tables), collect_tables_on_miss, c->tables);
+}
+
 static int attach(struct collector *c)
 {
+	int r;
+
 	c->ring = ring_buffer__new(bpf_map__fd(c->skel->maps.ring), on_record, c, NULL);
 	if (!c->ring)
 		return -errno;
+	r = c->options.unwind_fp ? 0 : make_tables(c);
+	if (r < 0)
+		return r;
 	c->switch_link = bpf_program__attach(c->skel->progs.on_switch);
 	if (!c->switch_link)
 		return -errno;
@@ -165,8 +172,7 @@ static int attach(struct collector *c)
 			return -errno;
 		c->sample_links[i] = bpf_program__attach_perf_event(c->skel->progs.on_sample, fd);
 		if (!c->sample_links[i]) {
-			int r = -errno;
-
+			r = -errno;
 			(void)close(fd); /* the error that counts is the attach's */
 			return r;
 		}
@@ -214,6 +220,7 @@ void collector_free(struct collector *c)
 		return;
 	detach(c);
 	ring_buffer__free(c->ring);
+	collect_tables_free(c->tables);
 	collect_bpf__destroy(c->skel);
 	free(c);
 }
@@ -264,7 +271,10 @@ int collector_drain(struct collector *c)
 {
 	int r = ring_buffer__consume(c->ring);
 
-	return r < 0 ? r : 0;
+	if (r < 0 || !c->tables)
+		return r < 0 ? r : 0;
+	/* What it finds missing now wakes us again. */
+	return collect_tables_resume(c->tables);
 }
 
 uint64_t collector_tick_ns(const struct collector *c)
@@ -278,6 +288,12 @@ int collector_tick(struct collector *c)
 	uint64_t elapsed_ns = now - c->last_tick_ns;
 
 	c->last_tick_ns = now;
+	if (c->tables) {
+		int r = collect_tables_tick(c->tables);
+
+		if (r < 0)
+			return r;
+	}
 	return events_redraw(c->events, elapsed_ns);
 }
 
@@ -308,6 +324,23 @@ static void read_run_time(struct collector *c)
 	}
 }
 
+/* Builds what deferred samples lack, as long as each round asks for something; then they end. */
+static int finish_deferred(struct collector *c)
+{
+	uint64_t end_ns = loop_now_ns() + FINISH_MAX_NS;
+	uint64_t misses;
+	int r;
+
+	do {
+		misses = collect_tables_misses(c->tables);
+		r = collector_drain(c);
+	} while (r == 0 && collect_tables_waiting(c->tables) > 0 &&
+		 collect_tables_misses(c->tables) != misses && loop_now_ns() < end_ns);
+	if (r == 0)
+		r = collect_tables_finish(c->tables);
+	return r == 0 ? collector_drain(c) : r;
+}
+
 int collector_stop(struct collector *c)
 {
 	uint64_t stop_ns = loop_now_ns() + STOP_LEAD_NS;
@@ -321,6 +354,8 @@ int collector_stop(struct collector *c)
 	c->switch_link = NULL;
 	if (r == 0)
 		r = collector_drain(c);
+	if (r == 0 && c->tables)
+		r = finish_deferred(c);
 	return r;
 }
 
@@ -453,6 +488,16 @@ static uint64_t bpf_memory(const struct collector *c)
 	return bytes;
 }
 
+static void add_resumed(struct collect_totals *t, const struct resume_counts *n)
+{
+	t->deferred = n->deferred;
+	t->deferred_no_slot = n->no_slot;
+	for (int i = 0; i < SAMPLE_LOSS_COUNT; i++)
+		add_count(&t->losses[i], &n->losses[i]);
+	for (int i = 0; i < SAMPLE_END_COUNT; i++)
+		t->ends[i] += n->ends[i];
+}
+
 void collector_totals(const struct collector *c, struct collect_totals *ret)
 {
 	_cleanup_(freep) struct cpu_counts *counts = NULL;
@@ -474,6 +519,12 @@ void collector_totals(const struct collector *c, struct collect_totals *ret)
 	for (int i = 0; i < cpus; i++)
 		if (counts[i].last_ns != 0 || counts[i].switches != 0)
 			add_cpu(ret, &counts[i], stop_ns);
+	ret->has_tables = c->tables;
+	if (c->tables) {
+		add_resumed(ret, &c->skel->bss->resumed);
+		collect_tables_stats(c->tables, &ret->tables);
+		ret->bpf_memory_bytes += ret->tables.bytes;
+	}
 }
 
 int collector_kernel_names(struct collector *c, const uint64_t *addresses, size_t count,

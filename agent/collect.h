@@ -14,6 +14,8 @@
 #include <stdint.h>
 
 #include "agent/bpf/sample.h"
+#include "agent/helper.h"
+#include "agent/tables.h"
 #include "base/buf.h"
 
 struct collector;
@@ -36,6 +38,9 @@ struct collect_options {
 	bool key_tids;                /* count stacks of each thread apart */
 	uint32_t stacks_max;
 	uint32_t ledger_max;
+	bool unwind_fp; /* frame pointers only, no tables */
+	uint32_t unwind_table_mb;
+	struct helper *helper; /* stays the caller's; NULL with unwind_fp */
 	collect_stack_fn *on_stack;
 	void *data;
 };
@@ -62,7 +67,11 @@ struct collect_totals {
 	uint64_t switches_missed;
 	uint64_t run_misses;  /* runs that the kernel skipped as recursive */
 	uint64_t records_bad; /* ring records that made no sense */
-	uint64_t bpf_memory_bytes, bpf_run_ns, bpf_run_count;
+	uint64_t bpf_memory_bytes, bpf_run_ns, bpf_run_count; /* memory: tables included */
+	bool has_tables;                                      /* what follows means something */
+	uint64_t deferred;                                    /* samples that waited for a table, */
+	uint64_t deferred_no_slot;                            /* and that could not wait */
+	struct tables_stats tables;
 };
 
 struct collect_stack {

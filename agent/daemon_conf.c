@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "agent/events.h"
+#include "agent/record.h"
 #include "agent/service.h"
 #include "base/def.h"
 #include "base/file.h"
@@ -59,6 +60,12 @@ const struct opt_spec daemon_conf_specs[] = {
 			"frequency is halved"},
 	{"memory-limit-mb", 0, OPT_U64, AT(memory_limit_mb), .arg = "MB", .def = "100", .min = 16,
 		.max = 65536, .help = "a recording that takes more is ended"},
+	{"unwind", 0, OPT_ENUM, AT(unwind), .arg = "HOW", .def = "cfi", .choices = "cfi|fp",
+		.help = "how callers are found: by unwind tables (.eh_frame), or by frame pointers "
+			"only"},
+	{"unwind-table-mb", 0, OPT_U64, AT(unwind_table_mb), .arg = "MB", .def = "24",
+		.min = TABLES_BUDGET_MB_MIN, .max = RECORD_UNWIND_TABLE_MB_MAX,
+		.help = "kernel memory for unwind tables, of each recording"},
 	{"seed", 0, OPT_U64, AT(seed), .arg = "N", .def = "0",
 		.help = "of all that is drawn (jitter, sampling periods); 0: another one each "
 			"start"},

@@ -26,6 +26,8 @@ struct daemon_conf {
 	uint64_t window_ns, window_continuous_ns;
 	double cpu_limit_percent;
 	uint64_t memory_limit_mb;
+	int unwind; /* enum record_unwind */
+	uint64_t unwind_table_mb;
 	uint64_t seed;
 	struct opt_list service_rules; /* SERVICE_RULES_MAX at most, each understood */
 

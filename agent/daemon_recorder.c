@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 
+#include "agent/record.h"
 #include "base/arena.h"
 #include "base/def.h"
 #include "base/file.h"
@@ -71,6 +72,8 @@ static int fill(struct arguments *a, const struct recorder_request *q)
 	add_number(a, "duration-ns", q->end_ns - q->start_ns);
 	add_number(a, "frequency", q->frequency_hz);
 	add_number(a, "jitter-seed", q->jitter_seed);
+	add_option(a, "unwind", q->conf->unwind == RECORD_UNWIND_FP ? "fp" : "cfi");
+	add_number(a, "unwind-table-mb", q->conf->unwind_table_mb);
 	add_option(a, "service", q->conf->service);
 	add_option(a, "instance", q->instance);
 	add_option(a, "host", q->conf->host_name);

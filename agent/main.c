@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 
+#include "agent/collect_verify.h"
 #include "agent/daemon.h"
 #include "agent/record.h"
 #include "agent/symbolize.h"
@@ -50,6 +51,8 @@ int main(int argc, char **argv)
 	hold_standard_fds();
 	if (strcmp(command, SYMBOLIZER_HELPER_ARG) == 0)
 		return symbolizer_helper_main(argc, argv);
+	if (strcmp(command, COLLECT_VERIFY_ARG) == 0)
+		return collect_verify_main();
 	if (strcmp(command, WINDOW_ARG) == 0)
 		return window_main(argc - 1, argv + 1, FLAME_VERSION);
 	if (strcmp(command, "daemon") == 0)

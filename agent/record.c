@@ -183,6 +183,9 @@ static int load(struct recording *r)
 		.key_tids = conf->tid,
 		.stacks_max = (uint32_t)conf->stacks_max,
 		.ledger_max = (uint32_t)conf->threads_max,
+		.unwind_fp = conf->unwind == RECORD_UNWIND_FP,
+		.unwind_table_mb = (uint32_t)conf->unwind_table_mb,
+		.helper = symbolizer_helper(r->symbolizer),
 		.on_stack = on_stack,
 		.data = r,
 	};
@@ -460,6 +463,8 @@ int record_profile(
 	conf->jitter_seed = q->jitter_seed;
 	conf->stacks_max = RECORD_STACKS_MAX;
 	conf->threads_max = RECORD_THREADS_MAX;
+	conf->unwind = q->unwind;
+	conf->unwind_table_mb = q->unwind_table_mb;
 	conf->quiet = true;
 	conf->filter = q->filter;
 	conf->processes = q->processes;

@@ -14,6 +14,10 @@
 enum { RECORD_EXIT_OK = 0, RECORD_EXIT_FAILED = 1, RECORD_EXIT_USAGE = 2 };
 enum { RECORD_STACKS_MAX = 16384, RECORD_THREADS_MAX = 16384, RECORD_PROCESSES_MAX = 16384 };
 
+/* By unwind tables, or frame pointers only. The order is that of the options' choices. */
+enum record_unwind { RECORD_UNWIND_CFI, RECORD_UNWIND_FP };
+enum { RECORD_UNWIND_TABLE_MB_MAX = 128 };
+
 struct record_request {
 	/*
 	 * CLOCK_MONOTONIC. Loading is done before; a window that could only begin later is as much
@@ -23,6 +27,8 @@ struct record_request {
 	uint64_t duration_ns;
 	uint64_t frequency_hz;
 	uint64_t jitter_seed;
+	enum record_unwind unwind;
+	uint64_t unwind_table_mb;
 	struct filter filter;
 	struct processes_options processes; /* max is record's own */
 };

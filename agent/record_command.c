@@ -54,6 +54,13 @@ static const struct opt_spec specs[] = {
 			"others become one [lost] bar"},
 	{"threads-max", 0, OPT_U64, offsetof(struct record_conf, threads_max), .arg = "N",
 		.def = "16384", .min = 64, .max = 1048576, .help = "threads whose time is kept"},
+	{"unwind", 0, OPT_ENUM, offsetof(struct record_conf, unwind), .arg = "HOW", .def = "cfi",
+		.choices = "cfi|fp",
+		.help = "how callers are found: by unwind tables (.eh_frame),\n"
+			"or by frame pointers only"},
+	{"unwind-table-mb", 0, OPT_U64, offsetof(struct record_conf, unwind_table_mb), .arg = "MB",
+		.def = "24", .min = TABLES_BUDGET_MB_MIN, .max = RECORD_UNWIND_TABLE_MB_MAX,
+		.help = "kernel memory for unwind tables"},
 	{"repeat", 0, OPT_U64, offsetof(struct record_conf, repeat), .arg = "N", .def = "1",
 		.min = 1, .max = 100000,
 		.help = "record N windows, each from loading to unloading;\n"

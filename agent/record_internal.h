@@ -22,6 +22,8 @@ struct record_conf {
 	const char *summary;
 	uint64_t stacks_max;
 	uint64_t threads_max;
+	int unwind; /* enum record_unwind */
+	uint64_t unwind_table_mb;
 	uint64_t repeat;
 	bool quiet;
 	bool processes_apart;

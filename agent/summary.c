@@ -132,6 +132,7 @@ int summary_facts(const struct summary *s, struct profile *p)
 		(void)snprintf(key, sizeof(key), "lost.%s", loss_names[i]); /* fits */
 		r |= profile_set_factf(p, key, "%llu", (unsigned long long)t->losses[i].samples);
 	}
+	r |= profile_set_fact(p, "unwind", t->has_tables ? "cfi" : "fp");
 	if (s->fault[0])
 		r |= profile_set_fact(p, "fault", s->fault);
 	return r ? -ENOMEM : 0;
@@ -162,6 +163,31 @@ static cJSON *json_ends(const struct summary *s)
 
 	for (int i = 0; i < SAMPLE_END_COUNT; i++)
 		put(o, end_names[i], s->totals.ends[i]);
+	return o;
+}
+
+static cJSON *json_tables(const struct collect_totals *t)
+{
+	const struct tables_stats *y = &t->tables;
+	cJSON *o = cJSON_CreateObject();
+
+	put(o, "deferred", t->deferred);
+	put(o, "deferred_no_slot", t->deferred_no_slot);
+	put(o, "bytes", y->bytes);
+	put(o, "budget_bytes", y->budget_bytes);
+	put(o, "chunks", y->chunks);
+	put(o, "chunks_no_cfi", y->chunks_no_cfi);
+	put(o, "chunks_broken", y->chunks_broken);
+	put(o, "chunks_full", y->chunks_full);
+	put(o, "files", y->files);
+	put(o, "files_failed", y->files_failed);
+	put(o, "processes", y->processes);
+	put(o, "processes_gone", y->processes_gone);
+	put(o, "mappings", y->mappings);
+	put(o, "evictions", y->evictions);
+	put(o, "misses", y->misses);
+	put(o, "rows", y->rows);
+	put(o, "rules", y->rules);
 	return o;
 }
 
@@ -298,6 +324,9 @@ static void fill_json(const struct summary *s, cJSON *o)
 	put(o, "records_bad", t->records_bad);
 	(void)cJSON_AddItemToObject(o, "losses", json_losses(s));
 	(void)cJSON_AddItemToObject(o, "stack_ends", json_ends(s));
+	(void)cJSON_AddStringToObject(o, "unwind", t->has_tables ? "cfi" : "fp");
+	if (t->has_tables)
+		(void)cJSON_AddItemToObject(o, "tables", json_tables(t));
 	(void)cJSON_AddItemToObject(o, "ledger", json_ledger(s));
 	(void)cJSON_AddItemToObject(o, "symbols", json_symbols(s));
 	(void)cJSON_AddItemToObject(o, "own", json_own(s));
@@ -377,6 +406,21 @@ static void text_ends(const struct summary *s, struct buf *out)
 	(void)buf_append_char(out, '\n');
 }
 
+static void text_tables(const struct summary *s, struct buf *out)
+{
+	const struct collect_totals *t = &s->totals;
+	char a[STR_HUMAN_MAX];
+
+	if (!t->has_tables)
+		return;
+	(void)buf_printf(out, "  unwind     tables of %llu files, %s; %llu samples waited for one",
+		(unsigned long long)t->tables.files, str_human_bytes(t->tables.bytes, a),
+		(unsigned long long)t->deferred);
+	if (t->deferred_no_slot)
+		(void)buf_printf(out, ", %llu could not", (unsigned long long)t->deferred_no_slot);
+	(void)buf_append_char(out, '\n');
+}
+
 /* The profile against the ledger, in words: 4 sigma are what chance does not do. */
 static void text_ledger(const struct summary *s, struct buf *out)
 {
@@ -435,6 +479,7 @@ int summary_text(const struct summary *s, struct buf *out)
 	text_ledger(s, out);
 	text_losses(s, out);
 	text_ends(s, out);
+	text_tables(s, out);
 	(void)buf_printf(out,
 		"  symbols    %llu of %llu user and %llu of %llu kernel frames have names, "
 		"from %llu files",

@@ -294,3 +294,8 @@ pid_t symbolizer_helper_pid(const struct symbolizer *s)
 {
 	return helper_pid(s->helper);
 }
+
+struct helper *symbolizer_helper(const struct symbolizer *s)
+{
+	return s->helper;
+}

@@ -83,6 +83,9 @@ struct symbolizer_stats symbolizer_stats(const struct symbolizer *s);
 /* 0 when none runs. Its CPU time and memory are part of the agent's cost. */
 pid_t symbolizer_helper_pid(const struct symbolizer *s);
 
+/* The helper process itself, for others whose files it is to read; stays the symbolizer's. */
+struct helper *symbolizer_helper(const struct symbolizer *s);
+
 /* The helper's main(), reached by re-executing the agent with this argv[1]; not for people. */
 #define SYMBOLIZER_HELPER_ARG "__symbolize-helper"
 int symbolizer_helper_main(int argc, char **argv);

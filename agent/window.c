@@ -22,6 +22,8 @@ struct conf {
 	const char *spool_file;
 	uint64_t start_ns, duration_ns;
 	uint64_t frequency_hz, jitter_seed;
+	int unwind; /* enum record_unwind */
+	uint64_t unwind_table_mb;
 	const char *service;
 	struct window_labels labels;
 	struct opt_list pids, comms, cgroups, containers, service_rules;
@@ -37,6 +39,11 @@ static const struct opt_spec specs[] = {
 	{"frequency", 0, OPT_U64, offsetof(struct conf, frequency_hz), .arg = "HZ", .min = 1,
 		.max = EVENTS_FREQUENCY_MAX_HZ, .help = "internal"},
 	{"jitter-seed", 0, OPT_U64, offsetof(struct conf, jitter_seed), .arg = "N",
+		.help = "internal"},
+	{"unwind", 0, OPT_ENUM, offsetof(struct conf, unwind), .arg = "HOW", .def = "cfi",
+		.choices = "cfi|fp", .help = "internal"},
+	{"unwind-table-mb", 0, OPT_U64, offsetof(struct conf, unwind_table_mb), .arg = "MB",
+		.def = "24", .min = TABLES_BUDGET_MB_MIN, .max = RECORD_UNWIND_TABLE_MB_MAX,
 		.help = "internal"},
 	{"service", 0, OPT_STR, offsetof(struct conf, service), .arg = "NAME", .help = "internal"},
 	{"instance", 0, OPT_STR, offsetof(struct conf, labels.instance), .arg = "ID",
@@ -98,6 +105,8 @@ static int make(const struct conf *conf, const char *version)
 		.duration_ns = conf->duration_ns,
 		.frequency_hz = conf->frequency_hz,
 		.jitter_seed = conf->jitter_seed,
+		.unwind = (enum record_unwind)conf->unwind,
+		.unwind_table_mb = conf->unwind_table_mb,
 		.filter = {.pids = conf->pids.u64,
 			.comms = conf->comms.str,
 			.cgroups = conf->cgroups.str,

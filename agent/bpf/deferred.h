@@ -119,7 +119,7 @@ static __always_inline void keep_stack(struct deferred_slot *slot)
 
 	if (bpf_probe_read_user(slot->stack, first, (const void *)at) == 0) {
 		size = first;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 		for (int i = 0; i < DEFERRED_STACK_SIZE / DEFERRED_PAGE - 1; i++) {
 			if (bpf_probe_read_user(slot->stack + first + i * DEFERRED_PAGE,
 				    DEFERRED_PAGE, (const void *)(at + size)) != 0)

@@ -153,8 +153,8 @@ struct table_miss {
 };
 
 enum {
-	DEFERRED_SLOTS = 48,
-	DEFERRED_STACK_SIZE = 16384,
+	DEFERRED_SLOTS = 96,         /* half a second of two CPUs at 99 Hz */
+	DEFERRED_STACK_SIZE = 32768, /* a function of 20 KB of locals is believed, too */
 	DEFERRED_ATTEMPTS_MAX =
 		64, /* each can bring a chunk: a stack through 64 of them is believed */
 };
