@@ -171,16 +171,18 @@ int store_dir_unlink(const char *dir, int32_t hour)
 
 int store_dir_set_aside(const char *dir, int32_t hour, uint64_t *ret_bytes)
 {
-	static const char *const names[] = {".db.damaged", ".db.damaged-wal", ".db.damaged-shm"};
-	char from[STORE_PATH_MAX], to[STORE_PATH_MAX], parent[STORE_PATH_MAX];
+	/* The database last: logs without one are swept at the start. */
+	static const char *const moves[][2] = {{".db-shm", ".db.damaged-shm"},
+		{".db-wal", ".db.damaged-wal"}, {".db", ".db.damaged"}};
+	char from[STORE_PATH_MAX] = "", to[STORE_PATH_MAX] = "", parent[STORE_PATH_MAX];
 	uint64_t bytes = store_dir_bytes(dir, hour);
 	int r = 0;
 
 	/* One of an earlier time gives way: its name says the hour, and the log told of it. */
-	for (size_t i = ARRAY_SIZE(suffixes); r == 0 && i-- > 0;) {
-		r = path_of(dir, hour, suffixes[i], from);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(moves); i++) {
+		r = path_of(dir, hour, moves[i][0], from);
 		if (r == 0)
-			r = path_of(dir, hour, names[i], to);
+			r = path_of(dir, hour, moves[i][1], to);
 		if (r == 0 && unlink(to) < 0 && errno != ENOENT)
 			r = -errno;
 		if (r == 0 && rename(from, to) < 0 && errno != ENOENT)
