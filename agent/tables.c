@@ -92,6 +92,7 @@ void tables_tick(struct tables *t)
 {
 	tables_process_tick(t);
 	tables_file_tick(t);
+	tables_file_close_idle(t);
 	if (t->pending_dir_count > 0) {
 		tables_wait(t);
 		tables_file_flush(t);

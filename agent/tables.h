@@ -7,9 +7,9 @@
  * budget is reached the least recently used slab goes whole: the references to it are taken back
  * first, then its inner map is replaced. Programs note the time of use in `slab_used`.
  *
- * A file is known by device, inode, size and mtime, and by build ID when it has one, so a library that a
- * hundred processes map is built once; forks and copies of one program share a mapping list by
- * its contents. The vdso is read from the agent's own memory: the kernel maps the same into all
+ * A file is known by device, inode, size and mtime, so a library that a hundred processes map is built
+ * once; forks and copies of one program share a mapping list by its contents. The same file in two
+ * overlay mounts is two. The vdso is read from the agent's own memory: the kernel maps the same into all
  * 64-bit processes.
  */
 #ifndef AGENT_TABLES_H
@@ -37,16 +37,20 @@ struct tables_maps {
 };
 
 struct tables_stats {
-	uint64_t bytes; /* of slabs, counted against the budget */
+	uint64_t bytes; /* of slabs, directories and rules in use: what the budget is for */
 	uint64_t budget_bytes;
-	uint64_t chunks, chunks_no_cfi, chunks_broken, chunks_full;
+	uint64_t chunks; /* there now, as are mappings and rows; all other counts only grow */
+	uint64_t chunks_no_cfi, chunks_broken, chunks_full;
 	uint64_t files, files_failed, processes, processes_gone, mappings;
 	uint64_t evictions; /* slabs */
 	uint64_t misses;    /* table_miss records worked on */
 	uint64_t rows, rules;
 };
 
-/* helper stays the caller's. 0 or -errno. */
+/*
+ * helper stays the caller's. The maps are fresh, and after tables_free() not for use again: slabs stay in
+ * them until they go. 0 or -errno.
+ */
 int tables_new(const struct tables_maps *m, uint32_t budget_mb, struct helper *helper,
 	struct tables **ret);
 void tables_free(struct tables *t); /* accepts NULL */

@@ -2,7 +2,8 @@
  * Files and their chunks. A descriptor held keeps the inode from being reused, so (device, inode)
  * names the same file as long as it is open; size and mtime tell when its content was replaced. A
  * file that no list refers to keeps its tables until the slot or the budget is needed, since
- * programs that run for a moment come again, but no descriptor: that would keep deleted files on disk.
+ * programs that run for a moment come again. Its descriptor stays for some ticks, for chunks that stacks
+ * of dead processes wait for, and not longer: it would keep deleted files on disk.
  */
 #include "agent/tables_internal.h"
 
@@ -10,6 +11,8 @@
 
 #include "agent/procfs.h"
 #include "base/def.h"
+
+enum { TABLES_IDLE_TICKS = 3 };
 
 static uint32_t *tables_file_bucket(struct tables *t, const struct tables_file_key *key)
 {
@@ -290,8 +293,18 @@ void tables_file_release(struct tables *t, uint32_t file)
 	struct tables_file *f = &t->files[file - 1];
 
 	f->users--;
-	if (f->users == 0 && file != t->vdso)
-		tables_file_close(t, f);
+	f->idle_ticks = 0;
+}
+
+void tables_file_close_idle(struct tables *t)
+{
+	for (uint32_t i = 0; i < TABLES_FILES_MAX; i++) {
+		struct tables_file *f = &t->files[i];
+
+		if (f->fd >= 0 && f->users == 0 && i + 1 != t->vdso &&
+			++f->idle_ticks >= TABLES_IDLE_TICKS)
+			tables_file_close(t, f);
+	}
 }
 
 /* The segment that most of the region shows, or NULL. */

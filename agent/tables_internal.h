@@ -64,6 +64,7 @@ struct tables_file {
 	uint64_t used;
 	uint64_t first_used; /* tick of its first chunk; 0: none */
 	uint32_t users;      /* lists */
+	uint32_t idle_ticks; /* since there were any */
 	uint32_t mark;       /* of the list being made that holds it already */
 	uint32_t next;       /* slot + 1 in the bucket's chain */
 	uint32_t dir, first_chunk, chunk_count;
@@ -163,6 +164,7 @@ uint32_t tables_file_find(const struct tables *t, const struct tables_file_key *
 bool tables_file_is_same(const struct tables_file *f);
 void tables_file_hold(struct tables *t, uint32_t file);
 void tables_file_release(struct tables *t, uint32_t file);
+void tables_file_close_idle(struct tables *t);
 /* Fills bias, directory and flags of a mapping of the file (0: could not be opened). */
 void tables_file_describe(const struct tables *t, uint32_t file, const struct maps_region *r,
 	struct table_mapping *ret);

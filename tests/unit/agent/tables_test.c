@@ -833,3 +833,44 @@ Test(tables, chunk_whose_record_was_lost_is_asked_for_again)
 	cr_assert_eq(look_up(&s, &s.self, pc).ref, TABLE_NONE);
 	setting_done(&s);
 }
+
+Test(tables, chunk_of_a_process_that_just_ended_is_still_built)
+{
+	struct setting s;
+	struct copy c;
+
+	setting_init(&s, BUDGET_MB);
+	copy_make(&c, 6);
+	copy_map(&c); /* the child inherits it */
+	uint64_t pc = (uintptr_t)c.code + 0x5000;
+	pid_t pid = fork();
+
+	cr_assert_geq(pid, 0);
+	if (pid == 0) {
+		(void)pause();
+		_exit(0);
+	}
+	struct process_key key = key_of(pid);
+	struct table_miss m = {.process = key, .pc = pc, .kind = TABLE_MISS_PROCESS};
+
+	cr_assert(tables_miss(s.t, &m));
+	struct found f = look_up(&s, &key, pc);
+
+	cr_assert_eq(f.ref, TABLE_NONE);
+	cr_assert_eq(kill(pid, SIGKILL), 0);
+	cr_assert_eq(waitpid(pid, NULL, 0), pid);
+	tables_tick(s.t);
+	m.kind = TABLE_MISS_CHUNK;
+	m.dir = f.dir;
+	m.chunk = (uint32_t)((pc - f.mapping.bias) >> TABLE_CHUNK_SHIFT);
+	cr_assert(tables_miss(s.t, &m));
+	cr_assert_geq(s.dirs[f.dir], TABLE_REF_MIN);
+	/* Then the descriptor goes: a deleted file is not kept on disk. */
+	size_t before = s.t->fd_count;
+
+	for (int i = 0; i < 4; i++)
+		tables_tick(s.t);
+	cr_assert_lt(s.t->fd_count, before);
+	copy_done(&c);
+	setting_done(&s);
+}
