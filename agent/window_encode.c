@@ -214,6 +214,9 @@ static int encode_part(struct encoder *e, uint32_t service, struct buf *out)
 
 	if (r == 0)
 		r = copy_head(e->profile, part);
+	/* Two recordings may cover the same time: the backend counts it once, and must tell them apart. */
+	if (r == 0 && *e->labels->recording)
+		r = profile_set_fact(part, "recording", e->labels->recording);
 	for (size_t i = 0; r == 0 && profile_sample_at(e->profile, i, &s); i++) {
 		if (e->of_sample[i] != service)
 			continue;

@@ -48,8 +48,8 @@ static const char *chain_name(const struct profile *p, const struct sample *s, u
 }
 
 /* The callers, direct one first, above frame `at`, others in between allowed. */
-static bool chain_follows(
-	const struct profile *p, const struct sample *s, uint32_t at, const struct truth_function *f)
+static bool chain_follows(const struct profile *p, const struct sample *s, uint32_t at,
+	const struct truth_function *f)
 {
 	size_t k = 0;
 
@@ -110,8 +110,8 @@ struct chain_sums {
 	const char *stranger;
 };
 
-static void chain_sum(const struct stacks *st, const struct truth *t, const char *name,
-	struct chain_sums *ret)
+static void chain_sum(
+	const struct stacks *st, const struct truth *t, const char *name, struct chain_sums *ret)
 {
 	const struct profile *p = st->profile;
 	struct sample s;
@@ -169,7 +169,8 @@ static void chain_judge(struct gate *g, const struct evidence *e)
 	gate_check_most(g, "%", 100 * JUDGE_CHAIN_MAX, 100 * sums.cut / sums.all, 0,
 		"stacks cut before the thread's first frame, %s", e->step);
 	gate_check_most(g, "%", 100 * JUDGE_CHAIN_MAX, 100 * sums.strange / sums.all, 0,
-		"stacks with functions the truth does not know (%.40s), %s", sums.stranger, e->step);
+		"stacks with functions the truth does not know (%.40s), %s", sums.stranger,
+		e->step);
 	for (size_t i = 0; i < t->function_count; i++) {
 		size_t first = 0;
 
@@ -184,8 +185,7 @@ void judge_chain(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!e[i].has_truth || !e[i].has_profile) {
-			gate_unmeasured(
-				g, "%s", !e[i].has_truth ? e[i].no_truth : e[i].no_profile);
+			gate_unmeasured(g, "%s", !e[i].has_truth ? e[i].no_truth : e[i].no_profile);
 			continue;
 		}
 		chain_judge(g, &e[i]);

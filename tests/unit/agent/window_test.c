@@ -85,6 +85,7 @@ Test(window, each_service_gets_its_samples_and_nobody_elses)
 	cr_assert_eq(profile_duration_ns(part), 10000000000);
 	cr_assert_eq(profile_period(part), 10101010);
 	cr_assert_str_eq(profile_fact(part, "event"), "cpu-clock");
+	cr_assert_str_eq(profile_fact(part, "recording"), labels.recording);
 	profile_free(part);
 	profile_free(p);
 	buf_done(&out);
