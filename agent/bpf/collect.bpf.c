@@ -112,40 +112,19 @@ static __always_inline bool in_window(__u64 now)
  * ---- Stacks
  */
 
-/* UNWIND_REGS by DWARF number. A macro, because regs may be the context, which no pointer may stand for. */
-#define COPY_REGS(to, regs)            \
-	do {                           \
-		(to)[0] = (regs).ax;   \
-		(to)[1] = (regs).dx;   \
-		(to)[2] = (regs).cx;   \
-		(to)[3] = (regs).bx;   \
-		(to)[4] = (regs).si;   \
-		(to)[5] = (regs).di;   \
-		(to)[6] = (regs).bp;   \
-		(to)[7] = (regs).sp;   \
-		(to)[8] = (regs).r8;   \
-		(to)[9] = (regs).r9;   \
-		(to)[10] = (regs).r10; \
-		(to)[11] = (regs).r11; \
-		(to)[12] = (regs).r12; \
-		(to)[13] = (regs).r13; \
-		(to)[14] = (regs).r14; \
-		(to)[15] = (regs).r15; \
-	} while (0)
-
 /* Where the user part begins. False: a 32-bit program, whose frames are others; its pc only. */
 static __always_inline bool take_registers(
 	struct bpf_perf_event_data *ctx, struct scratch *s, struct task_struct *task)
 {
-	enum { CS_USER_64 = 0x33 };
 	struct unwind_state *u = &s->walk.state;
-	__u64 cs;
+	bool is_64;
 
 	u->is_call = 0;
-	if ((ctx->regs.cs & 3) == 3) {
-		COPY_REGS(u->regs, ctx->regs);
-		u->pc = ctx->regs.ip;
-		cs = ctx->regs.cs;
+	u->code_mask = arch_code_mask(task);
+	if (ARCH_IS_USER(ctx->regs)) {
+		ARCH_COPY_REGS(u->regs, ctx->regs);
+		u->pc = ARCH_PC(ctx->regs);
+		is_64 = ARCH_IS_64(ctx->regs);
 		s->record.flags |= STACK_RECORD_INTERRUPTED;
 		barrier();
 	} else {
@@ -155,18 +134,18 @@ static __always_inline bool take_registers(
 		__builtin_memset(&s->regs, 0, sizeof(s->regs));
 		if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0)
 			(void)bpf_probe_read_kernel(&s->regs, sizeof(s->regs), saved);
-		COPY_REGS(u->regs, s->regs);
-		u->pc = s->regs.ip;
-		cs = s->regs.cs;
-		if ((long)s->regs.orig_ax < 0)
-			s->record.flags |= STACK_RECORD_INTERRUPTED;
-		else
+		ARCH_COPY_REGS(u->regs, s->regs);
+		u->pc = ARCH_PC(s->regs);
+		is_64 = ARCH_IS_64(s->regs);
+		if (arch_in_call(&s->regs, saved))
 			u->is_call = 1; /* see unwind_cfi.h */
+		else
+			s->record.flags |= STACK_RECORD_INTERRUPTED;
 	}
 	u->sp = u->regs[UNWIND_REG_SP];
 	u->fp = u->regs[UNWIND_REG_FP];
 	u->regs_known = 1;
-	if ((cs & 0xffff) == CS_USER_64)
+	if (is_64)
 		return true;
 	u->fp = UNWIND_FP_GONE;
 	return false;
@@ -181,7 +160,7 @@ static __always_inline void take_stack(
 
 	r->kernel_count = 0;
 	r->flags = 0;
-	if ((ctx->regs.cs & 3) != 3) {
+	if (!ARCH_IS_USER(ctx->regs)) {
 		long size =
 			bpf_get_stack(ctx, s->frames, SAMPLE_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
 

@@ -8,8 +8,9 @@
  * before including this file. State goes in and out through struct unwind_state; the driver calls
  * unwind_step() until it returns something else than UNWIND_GO_ON.
  *
- * Frame-pointer rule of x86-64 (System V ABI, figure 3.3): at fp stands the caller's fp, at fp + 8
- * the return address, and the caller's stack pointer is fp + 16. A frame record is believed when
+ * Frame-pointer rule of x86-64 (System V ABI, figure 3.3) and aarch64 (AAPCS64, 6.4.6): at fp stands
+ * the caller's fp, at fp + 8 the return address. The caller's stack pointer is fp + 16; on aarch64,
+ * whose records lie anywhere in their frames, at least that. A frame record is believed when
  *  1. fp is 8-byte aligned (push stores it so; code without frame pointers uses rbp for data),
  *  2. fp lies at or above sp and not more than UNWIND_FRAME_SIZE_MAX above it,
  *  3. fp is in the user half of the address space,
@@ -21,9 +22,10 @@
 #ifndef AGENT_BPF_UNWIND_H
 #define AGENT_BPF_UNWIND_H
 
+#include "agent/bpf/arch.h"
 #include "agent/bpf/table.h"
 
-#define UNWIND_USER_END       0x00007ffffffff000ULL
+#define UNWIND_USER_END       ARCH_USER_END
 #define UNWIND_USER_START     0x1000ULL
 #define UNWIND_FRAME_SIZE_MAX (16ULL << 20)
 
@@ -34,8 +36,8 @@ enum {
 };
 
 enum {
-	UNWIND_REGS = 16,  /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
-	UNWIND_GREGS = 17, /* of a ucontext: r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
+	UNWIND_REGS = ARCH_REGS,   /* by DWARF number */
+	UNWIND_GREGS = ARCH_GREGS, /* of a signal's context */
 };
 
 struct unwind_state {
@@ -45,14 +47,15 @@ struct unwind_state {
 	__u32 regs_known;        /* they are this frame's */
 	__u32 is_call;           /* pc is a return address: the call itself lies before it */
 	__u32 is_short;          /* memory is a copy that ends early */
-	__u32 now_s;             /* for slab_used */
-	__u64 now_ns;            /* CLOCK_MONOTONIC */
+	__u32 sp_is_bound; /* aarch64: the frame's sp is not known, only that it is no lower */
+	__u32 now_s;       /* for slab_used */
+	__u64 now_ns;      /* CLOCK_MONOTONIC */
 	struct table_process process;
 	struct table_mapping mapping; /* where the last pc was found; empty: start == end */
 	struct table_miss miss;       /* miss.process is the key, filled before the walk */
 	__u32 ask;                    /* nobody has said this miss before */
-	__u32 pad;
-	__u64 gregs[UNWIND_GREGS]; /* scratch of the step over a signal frame */
+	__u64 code_mask;              /* of arch_strip() */
+	__u64 gregs[UNWIND_GREGS];    /* scratch of the step over a signal frame */
 };
 
 static inline int unwind_is_user(__u64 address)
@@ -70,6 +73,7 @@ static inline int unwind_read_record(struct unwind_state *s, __u64 ret[2])
 		return SAMPLE_END_NO_FP;
 	if (UNWIND_READ(s, ret, 2 * sizeof(__u64), s->fp) != 0)
 		return s->is_short ? SAMPLE_END_SHORT_COPY : SAMPLE_END_UNREADABLE;
+	ret[1] = arch_strip(ret[1], s->code_mask);
 	if (ret[1] == 0)
 		return SAMPLE_END_ROOT;
 	return unwind_is_user(ret[1]) ? UNWIND_GO_ON : SAMPLE_END_NO_FP;
@@ -82,6 +86,7 @@ static inline void unwind_to_caller(struct unwind_state *s, const __u64 record[2
 	s->pc = record[1];
 	s->is_call = 1;
 	s->regs_known = 0;
+	s->sp_is_bound = ARCH_HAS_LR;
 }
 
 /* From a frame to its caller: UNWIND_GO_ON with *s the caller's, or the enum sample_end. */

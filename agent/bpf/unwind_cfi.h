@@ -1,6 +1,6 @@
 /*
  * One unwind step by tables: from a frame to its caller by the rule of its pc (call frame
- * information, DWARF 5 section 6.4), x86-64. Primitives: those of unwind.h and unwind_table.h, and
+ * information, DWARF 5 section 6.4), x86-64 and aarch64 (arch.h). Primitives: those of unwind.h and unwind_table.h, and
  *
  *	UNWIND_TEXT(s, dst, address)	0 when the byte of code at the user address was copied to dst
  *
@@ -12,13 +12,16 @@
  *
  * WHAT IS BELIEVED
  *  1. A CFA lies above the old stack pointer and in the user half: the stack climbs, so no cycle lasts.
- *     Equal is allowed when the return address is in a register (vfork pops it).
+ *     Equal is allowed when the return address is in a register (vfork pops it, a leaf of aarch64).
  *  2. A signal frame may lead to another stack (sigaltstack), downwards, too.
  *  3. A return address lies in the user half; 0 is the first frame.
  *  4. Where there is no rule (no CFI, generated code, broken or unbuildable tables) a frame record is
  *     followed if its return address lies in an executable mapping; else the stack ends with the reason
  *     for which there was no rule.
- *  5. Registers other than sp and fp are known in interrupted frames only.
+ *  5. Registers other than sp and fp are known in interrupted frames only. So is the link register: a rule
+ *     that leaves the return address in it is followed there, and nowhere else.
+ *  6. A frame record of aarch64 does not say what sp its caller has. A rule by sp cannot be followed
+ *     then; the next record can, since compilers for aarch64 keep one in each function that calls.
  */
 #ifndef AGENT_BPF_UNWIND_CFI_H
 #define AGENT_BPF_UNWIND_CFI_H
@@ -26,9 +29,8 @@
 #include "agent/bpf/unwind_table.h"
 
 enum {
-	UNWIND_REG_FP = 6,
-	UNWIND_REG_SP = 7,
-	UNWIND_UCONTEXT_REGS = 40, /* uc_mcontext.gregs in struct ucontext, which sp points to */
+	UNWIND_REG_FP = ARCH_REG_FP,
+	UNWIND_REG_SP = ARCH_REG_SP,
 	UNWIND_RET = 0xc3,
 	UNWIND_FP_GONE = 1, /* no frame record: unaligned */
 };
@@ -69,23 +71,15 @@ static inline int unwind_signal(struct unwind_state *s)
 {
 	const __u64 *g = s->gregs;
 
-	if (UNWIND_READ(s, s->gregs, sizeof(s->gregs), s->sp + UNWIND_UCONTEXT_REGS) != 0)
+	if (UNWIND_READ(s, s->gregs, sizeof(s->gregs), s->sp + ARCH_SIGNAL_REGS) != 0)
 		return unwind_unreadable(s);
-	if (!unwind_is_user(g[16]) || !unwind_is_user(g[15]))
+	if (!unwind_is_user(g[ARCH_GREG_PC]) || !unwind_is_user(g[ARCH_GREG_SP]))
 		return SAMPLE_END_BAD_CFA;
-	for (int i = 0; i < 8; i++)
-		s->regs[8 + i] = g[i];
-	s->regs[5] = g[8];
-	s->regs[4] = g[9];
-	s->regs[6] = g[10];
-	s->regs[3] = g[11];
-	s->regs[1] = g[12];
-	s->regs[0] = g[13];
-	s->regs[2] = g[14];
-	s->regs[7] = g[15];
-	s->fp = g[10];
-	s->sp = g[15];
-	s->pc = g[16];
+	arch_signal_regs(s->regs, g);
+	s->fp = s->regs[UNWIND_REG_FP];
+	s->sp = g[ARCH_GREG_SP];
+	s->pc = arch_strip(g[ARCH_GREG_PC], s->code_mask);
+	s->sp_is_bound = 0;
 	s->is_call = 0;
 	s->regs_known = 1;
 	return UNWIND_GO_ON;
@@ -127,6 +121,7 @@ static inline int unwind_register(const struct unwind_state *s, __u64 number, __
 	}
 	if (!s->regs_known || number >= UNWIND_REGS)
 		return SAMPLE_END_UNSUPPORTED;
+	UNWIND_HIDE(number); /* else clang leaves out the mask, which the verifier of 6.1 wants */
 	*ret = s->regs[number & (UNWIND_REGS - 1)];
 	return UNWIND_GO_ON;
 }
@@ -215,9 +210,12 @@ static inline int unwind_caller_pc(
 		end = unwind_register(s, c->ra_offset, ret);
 		if (end != UNWIND_GO_ON)
 			return end;
+	} else if (ARCH_HAS_LR && s->regs_known) {
+		*ret = s->regs[ARCH_REG_LR];
 	} else {
-		return SAMPLE_END_BROKEN_CFI; /* x86-64 has no link register */
+		return SAMPLE_END_BROKEN_CFI;
 	}
+	*ret = arch_strip(*ret, s->code_mask);
 	if (*ret == 0)
 		return SAMPLE_END_ROOT;
 	return unwind_is_user(*ret) ? UNWIND_GO_ON : SAMPLE_END_BAD_CFA;
@@ -229,7 +227,7 @@ static inline int unwind_follow(struct unwind_state *s, const struct unwind_call
 	int end;
 
 	if (c->cfa < s->sp || c->cfa >= UNWIND_USER_END ||
-		(c->cfa == s->sp && c->ra != UNWIND_IN_REG))
+		(c->cfa == s->sp && c->ra == UNWIND_AT_CFA))
 		return SAMPLE_END_BAD_CFA;
 	/* The saved fp lies below the return address: one copy of the stack has both. */
 	end = unwind_caller_fp(s, c, &fp);
@@ -243,6 +241,7 @@ static inline int unwind_follow(struct unwind_state *s, const struct unwind_call
 	s->fp = fp;
 	s->is_call = 1;
 	s->regs_known = 0;
+	s->sp_is_bound = 0;
 	return UNWIND_GO_ON;
 }
 
@@ -267,6 +266,8 @@ static inline int unwind_step_cfi(struct unwind_state *s)
 		return SAMPLE_END_ROOT;
 	if (rule->cfa == UNWIND_CFA_SIGNAL)
 		return unwind_signal(s);
+	if (s->sp_is_bound && rule->cfa != UNWIND_CFA_FP)
+		return unwind_fall_back(s, SAMPLE_END_UNSUPPORTED);
 	end = unwind_apply(s, rule, into, &c);
 	return end == UNWIND_GO_ON ? unwind_follow(s, &c) : end;
 }

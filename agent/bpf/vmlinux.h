@@ -3,10 +3,10 @@
  * hand: preserve_access_index makes clang record every access by name, and libbpf moves it to where
  * the running kernel's BTF has that field (CO-RE), so offsets and order here mean nothing and no
  * header of any kernel version is needed. A field that some kernel may lack is asked for with
- * bpf_core_field_exists() first. Target: Linux 6.1 and later, x86-64.
+ * bpf_core_field_exists() first. Target: Linux 6.1 and later, x86-64 and aarch64.
  *
  * Two types are exceptions and carry the real layout, because they are ABI: struct pt_regs of
- * x86-64 (ptrace, arch/x86/include/uapi/asm/ptrace.h) and struct bpf_perf_event_data
+ * x86-64 (ptrace, arch/x86/include/uapi/asm/ptrace.h), the user part of aarch64's (struct user_pt_regs), and struct bpf_perf_event_data
  * (include/uapi/linux/bpf_perf_event.h). The verifier wants whole 8-byte loads from that context,
  * and since FRED (6.9) the kernel declares cs and ss as 2-byte members of a union, which CO-RE
  * would turn into 2-byte loads. The upper bits of cs and ss mean something else there: mask them.
@@ -57,11 +57,18 @@ enum {
 	TASK_NOLOAD = 0x400,
 };
 
+#ifdef __TARGET_ARCH_arm64
+struct pt_regs {
+	__u64 regs[31];
+	__u64 sp, pc, pstate;
+};
+#else
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
 	unsigned long orig_ax; /* system call number, else negative */
 	unsigned long ip, cs, flags, sp, ss;
 };
+#endif
 
 struct bpf_perf_event_data {
 	struct pt_regs regs;
@@ -71,7 +78,15 @@ struct bpf_perf_event_data {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct mm_struct;
+struct mm_struct {
+	unsigned long task_size;
+};
+
+#ifdef __TARGET_ARCH_arm64
+struct pt_regs___kernel {
+	int syscallno;
+};
+#endif
 
 struct sched_entity {
 	__u64 sum_exec_runtime; /* what /proc/TID/schedstat shows first */

@@ -86,7 +86,10 @@ static __always_inline __u32 *walk_dir(__u32 index)
 {
 	struct table_dirs *d = bpf_map_lookup_elem(&dirs, &zero);
 
-	return d && index < TABLE_DIRS_MAX ? &d->refs[index & (TABLE_DIRS_MAX - 1)] : 0;
+	if (!d || index >= TABLE_DIRS_MAX)
+		return 0;
+	barrier_var(index); /* else clang leaves out the mask, which old verifiers want */
+	return &d->refs[index & (TABLE_DIRS_MAX - 1)];
 }
 
 static __always_inline const struct unwind_rule *walk_rule(__u32 index)
@@ -98,7 +101,10 @@ static __always_inline __u32 *walk_slab_used(__u32 index)
 {
 	struct table_slab_used *u = bpf_map_lookup_elem(&slab_used, &zero);
 
-	return u && index < TABLE_SLABS_MAX ? &u->second[index & (TABLE_SLABS_MAX - 1)] : 0;
+	if (!u || index >= TABLE_SLABS_MAX)
+		return 0;
+	barrier_var(index);
+	return &u->second[index & (TABLE_SLABS_MAX - 1)];
 }
 
 #define UNWIND_SLAB(index)                 walk_slab(index)
@@ -204,6 +210,7 @@ static __always_inline void walk_user(struct scratch *s, bool has_tables)
 	u->mapping.end = 0;
 	u->mapping.start = 0;
 	u->ask = 0;
+	u->sp_is_bound = 0;
 	w->window.size = 0;
 	if (!unwind_fp && has_tables) {
 		u->now_ns = bpf_ktime_get_ns();
