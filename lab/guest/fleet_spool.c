@@ -1,5 +1,5 @@
 /*
- * What the agent leaves in its spool. Every file is linked into a directory of ours as soon as it appears:
+ * What the agent leaves in its spool. Every file is copied into a directory of ours as soon as it appears:
  * it stays in the spool until the backend has committed it, which takes half a second (--commit-interval),
  * and we look every 20 ms. So what the agent sent is known apart from what the backend made of it.
  *
@@ -48,11 +48,44 @@ static void note_dropped(struct fleet *f, const uint64_t *now, size_t count)
 	}
 }
 
+static int append_file(int to, const char *path)
+{
+	_cleanup_(closep) int from = open(path, O_RDONLY | O_CLOEXEC);
+	char data[COPY_CHUNK];
+	ssize_t n = from < 0 ? -1 : 1;
+
+	while (n > 0) {
+		n = read(from, data, sizeof(data));
+		if (n > 0 && write(to, data, (size_t)n) != n)
+			n = -1;
+	}
+	return n < 0 ? -EIO : 0;
+}
+
+/* 1: copied, 0: it was before, or the file is gone, -errno. A link would keep the agent's inode alive. */
+static int copy_once(const char *from, const char *to)
+{
+	int err;
+
+	if (access(to, F_OK) == 0 || access(from, F_OK) < 0)
+		return 0;
+	_cleanup_(closep) int fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	err = append_file(fd, from);
+	if (err < 0 && access(from, F_OK) < 0) {
+		(void)unlink(to); /* it went while we looked */
+		return 0;
+	}
+	return err < 0 ? err : 1;
+}
+
 void fleet_look(struct fleet *f)
 {
 	uint64_t now[FLEET_WINDOWS_MAX];
 	size_t count = 0;
 	DIR *d = opendir(f->spool_dir);
+	int err;
 
 	for (struct dirent *e; d && (e = readdir(d));) {
 		char from[PATH_MAX + 256], to[PATH_MAX + 256];
@@ -62,12 +95,11 @@ void fleet_look(struct fleet *f)
 		now[count++] = strtoull(e->d_name, NULL, 10);
 		(void)snprintf(from, sizeof(from), "%s/%s", f->spool_dir, e->d_name);
 		(void)snprintf(to, sizeof(to), "%s/%s", f->copy_dir, e->d_name);
-		if (link(from, to) == 0) {
-			f->windows++;
-			f->spool_changed_ns = step_now_ns();
-		} else if (errno != EEXIST && errno != ENOENT) {
-			(void)fleet_fail(f, "cannot link %s: %s", from, strerror(errno));
-		}
+		err = copy_once(from, to);
+		f->windows += err > 0;
+		f->spool_changed_ns = err > 0 ? step_now_ns() : f->spool_changed_ns;
+		if (err < 0)
+			(void)fleet_fail(f, "cannot copy %s: %s", from, strerror(-err));
 	}
 	if (d)
 		(void)closedir(d); /* was only read */
@@ -100,20 +132,6 @@ int fleet_first_copy(struct fleet *f, char ret[PATH_MAX])
 		free(names[i]);
 	free(names);
 	return n > 0 ? 0 : fleet_fail(f, "the agent made no window");
-}
-
-static int append_file(int to, const char *path)
-{
-	_cleanup_(closep) int from = open(path, O_RDONLY | O_CLOEXEC);
-	char data[COPY_CHUNK];
-	ssize_t n = from < 0 ? -1 : 1;
-
-	while (n > 0) {
-		n = read(from, data, sizeof(data));
-		if (n > 0 && write(to, data, (size_t)n) != n)
-			n = -1;
-	}
-	return n < 0 ? -EIO : 0;
 }
 
 void fleet_write_windows(struct fleet *f)
