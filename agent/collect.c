@@ -22,6 +22,9 @@
 /* Stop lies this far ahead, so that every CPU sees the stamp before its time comes. */
 #define STOP_LEAD_NS  (1 * NSEC_PER_MSEC)
 
+/* Of one message of libbpf. */
+enum { PRINT_END_MAX = 1024 };
+
 struct collector {
 	struct collect_options options;
 	struct collect_bpf *skel;
@@ -38,17 +41,22 @@ struct collector {
 /* libbpf's print callback has no argument of the caller's; loading is single threaded. */
 static struct buf *print_target;
 
+/* One line: newlines become bars. Of a verifier's log only the end says why. */
 static int print_to_buf(enum libbpf_print_level level, const char *fmt, va_list args)
 {
-	char line[512];
+	char *text = NULL;
+	size_t size;
+	const char *from;
 
-	if (level != LIBBPF_WARN || !print_target)
+	if (level != LIBBPF_WARN || !print_target || vasprintf(&text, fmt, args) < 0)
 		return 0;
-	(void)vsnprintf(line, sizeof(line), fmt, args); /* cut is fine */
-	for (char *c = line; *c; c++)
+	size = strlen(text);
+	for (char *c = text; *c; c++)
 		if (*c == '\n')
 			*c = c[1] ? '|' : ' ';
-	(void)buf_append_str(print_target, line); /* a full buffer keeps the first lines */
+	from = size > PRINT_END_MAX ? text + size - PRINT_END_MAX : text;
+	(void)buf_append_str(print_target, from); /* a full buffer keeps the first lines */
+	free(text);
 	return 0;
 }
 
