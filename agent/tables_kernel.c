@@ -42,7 +42,7 @@ static void *tables_map_memory(int fd, size_t size)
 static int tables_slab_add(void *data, uint32_t slab, void **ret)
 {
 	struct tables *t = data;
-	LIBBPF_OPTS(bpf_map_create_opts, o, .map_flags = BPF_F_MMAPABLE);
+	struct bpf_map_create_opts o = {.sz = sizeof(o), .map_flags = BPF_F_MMAPABLE};
 	_cleanup_(closep) int fd = bpf_map_create(
 		BPF_MAP_TYPE_ARRAY, "unwind_slab", sizeof(uint32_t), TABLE_SLAB_SIZE, 1, &o);
 
