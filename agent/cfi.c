@@ -51,8 +51,10 @@ void cfi_free(struct cfi *c)
 {
 	if (!c)
 		return;
-	for (size_t i = 0; i < CFI_SOURCES; i++)
+	for (size_t i = 0; i < CFI_SOURCES; i++) {
 		free(c->sources[i].refs);
+		free(c->sources[i].bytes);
+	}
 	free(c);
 }
 
@@ -91,6 +93,18 @@ static int cfi_head_load(struct cfi_work *w, size_t from, struct cfi_head *h, si
 	return r;
 }
 
+/*
+ * Go's .debug_frame does not say where rbp is: next to the return address in every function that has a
+ * frame (cmd/internal/obj/x86/obj6.go, since Go 1.7). Without this the walk would keep a callee's.
+ */
+static void cfi_go_fp(struct unwind_rule *r)
+{
+	if (r->cfa != UNWIND_CFA_SP || r->cfa_offset < 16 || r->fp != UNWIND_SAME)
+		return;
+	r->fp = UNWIND_AT_CFA;
+	r->fp_offset = -16;
+}
+
 static int cfi_rows_of_fde(struct cfi_work *w, const struct cfi_fde *f, size_t first, uint64_t end)
 {
 	struct cfi_program p;
@@ -112,6 +126,8 @@ static int cfi_rows_of_fde(struct cfi_work *w, const struct cfi_fde *f, size_t f
 		if (next <= p.pc || next <= w->start)
 			continue;
 		cfi_rule_of(w->c->arch, f->cie, &p.state, &rule);
+		if (w->c->is_go && !f->cie->is_eh)
+			cfi_go_fp(&rule);
 		int put = cfi_rows_put(w, first, p.pc, next, &rule);
 
 		if (put < 0)

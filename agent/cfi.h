@@ -6,15 +6,19 @@
  *
  * Sources: .eh_frame through the sorted table of .eh_frame_hdr (Linux Standard Base 5, 10.6) so that
  * a chunk costs only its own FDEs; without a usable table, one pass over the section makes one. Then
- * .debug_frame. Sections are found by section headers, else PT_GNU_EH_FRAME. The instructions are
- * those of DWARF 5 section 6.4.2 with GNU's args_size, and aarch64's negate_ra_state. Kept of each row:
- * the CFA, the frame pointer and the return address; rows that do not differ in these are one.
- * Known expressions: libc's signal frame (__restore_rt), the .plt's, and *(reg + a) + b of realigned
- * stacks; anything else is UNWIND_CFA_UNSUPPORTED. Addresses between FDEs have UNWIND_CFA_NONE.
- * .plt sections that no FDE covers get UNWIND_CFA_PLT or sp + 8 by their type.
+ * .debug_frame, also compressed, where .eh_frame has nothing. Sections are found by section headers, else
+ * PT_GNU_EH_FRAME. The instructions are those of DWARF 5 section 6.4.2 with GNU's args_size, and
+ * aarch64's negate_ra_state. Kept of each row: the CFA, the frame pointer and the return address; rows
+ * that do not differ in these are one. Known expressions: libc's signal frame (__restore_rt, by the
+ * augmentation S), the .plt's, and *(reg + a) + b of realigned stacks; with any other of the CFA or the
+ * return address a row is UNWIND_CFA_UNSUPPORTED, with any other of fp that is UNWIND_UNDEFINED. A
+ * function whose program makes no sense is one row of UNWIND_CFA_UNSUPPORTED. Addresses between FDEs
+ * have UNWIND_CFA_NONE, but up to 15 bytes of padding go on as what is before them. .plt sections that
+ * no FDE covers get UNWIND_CFA_PLT or sp + 8 by their first bytes. Go's .debug_frame says nothing of
+ * rbp, which has its known place there; on aarch64 it is left out.
  *
- * Runs of functions with the standard frame-pointer shape are coalesced (UNWIND_CFA_FP_SHAPE), after
- * the text bytes were compared: the rule "sp + 8 at a ret byte" must give what the rows say.
+ * Functions with the standard frame-pointer shape are coalesced (UNWIND_CFA_FP_SHAPE), after the text
+ * bytes were compared: the rule "sp + 8 at a ret byte" must give what the rows say.
  */
 #ifndef AGENT_CFI_H
 #define AGENT_CFI_H
@@ -72,7 +76,7 @@ void cfi_info(const struct cfi *c, struct cfi_info *ret);
  */
 int cfi_compile(struct cfi *c, uint64_t index, struct cfi_chunk *ret);
 
-/* Bytes that table_pack() writes for it. */
+/* Bytes that cfi_pack() writes for it, a multiple of 8. */
 size_t cfi_packed_size(const struct cfi_chunk *c);
 /*
  * Writes the chunk in the form of bpf/table.h; rule_map has the index into `rules` of each of c->rules.

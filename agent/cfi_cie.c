@@ -21,7 +21,7 @@ int cfi_entry_read(
 {
 	uint64_t left = s->section.size - MIN(offset, s->section.size);
 	const uint8_t *bytes;
-	int r = cfi_window_at(w, &s->section, offset, MIN(left, 20U), &bytes);
+	int r = cfi_window_at(w, s, offset, MIN(left, 20U), &bytes);
 
 	if (r < 0)
 		return r;
@@ -150,7 +150,7 @@ static int cfi_cie_at(
 		return r;
 	if (e.is_terminator || !e.is_cie) /* an FDE that names an FDE, or itself */
 		return -EBADMSG;
-	r = cfi_window_at(w, &s->section, e.body, MIN(e.end - e.body, SIZE_MAX), &bytes);
+	r = cfi_window_at(w, s, e.body, MIN(e.end - e.body, SIZE_MAX), &bytes);
 	if (r < 0)
 		return r;
 	r = cfi_cie_decode(w, cie, cursor_over(bytes, e.end - e.body), s->section.vaddr + e.body);
@@ -167,7 +167,7 @@ int cfi_fde_read(struct cfi_work *w, const struct cfi_source *s, const struct cf
 
 	if (r < 0)
 		return r;
-	r = cfi_window_at(w, &s->section, e->body, e->end - e->body, &bytes);
+	r = cfi_window_at(w, s, e->body, e->end - e->body, &bytes);
 	if (r < 0)
 		return r;
 	struct cursor at = cursor_over(bytes, e->end - e->body);

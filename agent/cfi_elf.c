@@ -107,16 +107,20 @@ static void cfi_elf_plt(struct cfi *c, const struct cfi_section *s, bool can_be_
 	c->plts[i] = p;
 }
 
-static void cfi_elf_section(struct cfi *c, const Elf64_Shdr *h, const char *name)
+static int cfi_elf_section(struct cfi *c, const Elf64_Shdr *h, const char *name)
 {
 	struct cfi_section s = {h->sh_addr, h->sh_offset, h->sh_size};
 
 	if (h->sh_type == SHT_NOBITS || h->sh_offset > INT64_MAX || h->sh_size > UINT32_MAX ||
-		(h->sh_flags & SHF_COMPRESSED) || s.vaddr > UINT64_MAX - s.size)
-		return;
+		s.vaddr > UINT64_MAX - s.size)
+		return 0;
+	if (h->sh_flags & SHF_COMPRESSED)
+		return strcmp(name, ".debug_frame") == 0
+			       ? cfi_inflate(c, &c->sources[CFI_DEBUG_FRAME], &s)
+			       : 0;
 	if (strcmp(name, ".eh_frame") == 0)
 		c->sources[CFI_EH_FRAME].section = s;
-	else if (strcmp(name, ".debug_frame") == 0)
+	else if (strcmp(name, ".debug_frame") == 0 && !c->sources[CFI_DEBUG_FRAME].bytes)
 		c->sources[CFI_DEBUG_FRAME].section = s;
 	else if (strcmp(name, ".eh_frame_hdr") == 0)
 		c->hdr = s;
@@ -125,6 +129,9 @@ static void cfi_elf_section(struct cfi *c, const Elf64_Shdr *h, const char *name
 	else if (strcmp(name, ".plt") == 0 || strcmp(name, ".plt.got") == 0 ||
 		 strcmp(name, ".plt.sec") == 0 || strcmp(name, ".iplt") == 0)
 		cfi_elf_plt(c, &s, strcmp(name, ".plt") == 0);
+	else if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0)
+		c->is_go = true;
+	return 0;
 }
 
 /* A file that has lost its section headers, or has odd ones, keeps PT_GNU_EH_FRAME. */
@@ -153,8 +160,9 @@ static int cfi_elf_sections(struct cfi *c, const Elf64_Ehdr *h)
 		if (cfi_pread(c, h->e_shoff + i * sizeof(*batch), batch, n * sizeof(*batch)) < 0)
 			return 0;
 		for (size_t k = 0; k < n; k++) {
-			if (batch[k].sh_name < size)
-				cfi_elf_section(c, &batch[k], names + batch[k].sh_name);
+			if (batch[k].sh_name < size &&
+				cfi_elf_section(c, &batch[k], names + batch[k].sh_name) < 0)
+				return -ENOMEM;
 		}
 	}
 	return 0;
@@ -191,5 +199,7 @@ int cfi_elf_read(struct cfi *c, const char **why)
 	if (r < 0)
 		return r;
 	cfi_elf_eh_frame_by_hdr(c);
+	if (c->is_go && c->arch != CFI_X86_64) /* see cfi_go_fp(), which knows x86-64 only */
+		c->sources[CFI_DEBUG_FRAME].section.size = 0;
 	return 0;
 }

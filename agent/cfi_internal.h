@@ -17,6 +17,7 @@ enum {
 	CFI_WINDOW_FILL = 8192,  /* read at once when less is asked for */
 	CFI_TABLE_ENTRIES = 512, /* of .eh_frame_hdr, read at once */
 	CFI_CIES = 16,
+	CFI_INFLATE_MAX = CFI_MEMORY_MAX / 4, /* of a compressed section, before and behind */
 	CFI_HASH = 2 * TABLE_RULES_MAX,
 	CFI_PADDING_MAX = 15, /* bytes between functions that keep the rule before them */
 	CFI_TEXT_BEHIND = 8,
@@ -51,6 +52,7 @@ enum { CFI_EH_FRAME, CFI_DEBUG_FRAME, CFI_SOURCES };
 
 struct cfi_source {
 	struct cfi_section section;
+	uint8_t *bytes; /* of a section that is compressed in the file; NULL: read from there */
 	bool is_eh;
 	uint64_t table_offset; /* in the file, of .eh_frame_hdr's pairs; 0: refs */
 	uint64_t table_vaddr;  /* what the pairs are relative to */
@@ -67,6 +69,7 @@ struct cfi_plt {
 struct cfi {
 	int fd;
 	enum cfi_arch arch;
+	bool is_go;
 	uint64_t text_start, text_end;
 	struct cfi_segment segments[CFI_SEGMENTS_MAX];
 	size_t segment_count;
@@ -138,7 +141,7 @@ struct cfi_window {
 /* Memory of one cfi_compile() or of the pass. */
 struct cfi_work {
 	const struct cfi *c;
-	struct cfi_window window;
+	struct cfi_window window; /* of sections in the file */
 	struct {
 		uint64_t first;
 		size_t count;
@@ -178,8 +181,13 @@ int cfi_pread(
 bool cfi_file_offset(const struct cfi *c, uint64_t vaddr, uint64_t *ret, uint64_t *ret_left);
 bool cfi_is_code(const struct cfi *c, uint64_t vaddr);
 /* size bytes of the section, good until the next call. -EBADMSG: beyond it, or too many. */
-int cfi_window_at(struct cfi_work *w, const struct cfi_section *s, uint64_t offset, size_t size,
+int cfi_window_at(struct cfi_work *w, const struct cfi_source *s, uint64_t offset, size_t size,
 	const uint8_t **ret);
+/*
+ * Takes a compressed section into memory (Elf64_Chdr, zlib), if it is no larger than CFI_INFLATE_MAX. What
+ * cannot be had is left out: s stays without a section. 0 or -ENOMEM.
+ */
+int cfi_inflate(const struct cfi *c, struct cfi_source *s, const struct cfi_section *from);
 int64_t cfi_sleb(struct cursor *c);
 /* A pointer of .eh_frame; field_vaddr is where it stands. An unknown or indirect one fails the cursor. */
 uint64_t cfi_pointer(

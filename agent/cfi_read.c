@@ -1,5 +1,7 @@
 /* Bytes of the file by pread, and the encodings of .eh_frame (Linux Standard Base 5, 10.5). */
+#include <elf.h>
 #include <errno.h>
+#include <zlib.h>
 
 #include "agent/cfi_internal.h"
 #include "base/def.h"
@@ -63,28 +65,59 @@ bool cfi_is_code(const struct cfi *c, uint64_t vaddr)
 	return false;
 }
 
-int cfi_window_at(struct cfi_work *w, const struct cfi_section *s, uint64_t offset, size_t size,
+int cfi_window_at(struct cfi_work *w, const struct cfi_source *s, uint64_t offset, size_t size,
 	const uint8_t **ret)
 {
+	const struct cfi_section *section = &s->section;
 	struct cfi_window *v = &w->window;
 
-	if (size > CFI_WINDOW_SIZE || offset > s->size || size > s->size - offset)
+	if (size > CFI_WINDOW_SIZE || offset > section->size || size > section->size - offset)
 		return -EBADMSG;
-	if (v->section != s || offset < v->start || offset - v->start > v->size ||
+	if (s->bytes) {
+		*ret = s->bytes + offset;
+		return 0;
+	}
+	if (v->section != section || offset < v->start || offset - v->start > v->size ||
 		size > v->size - (offset - v->start)) {
-		size_t fill = MIN(MAX(size, CFI_WINDOW_FILL), s->size - offset);
+		size_t fill = MIN(MAX(size, CFI_WINDOW_FILL), section->size - offset);
 
 		v->section = NULL;
-		int r = cfi_pread(w->c, s->offset + offset, v->bytes, fill);
+		int r = cfi_pread(w->c, section->offset + offset, v->bytes, fill);
 
 		if (r < 0)
 			return r;
-		v->section = s;
+		v->section = section;
 		v->start = offset;
 		v->size = fill;
 	}
 	*ret = v->bytes + (offset - v->start);
 	return 0;
+}
+
+int cfi_inflate(const struct cfi *c, struct cfi_source *s, const struct cfi_section *from)
+{
+	Elf64_Chdr head;
+
+	if (s->section.size > 0 || from->size <= sizeof(head) || from->size > CFI_INFLATE_MAX ||
+		cfi_pread(c, from->offset, &head, sizeof(head)) < 0 ||
+		head.ch_type != ELFCOMPRESS_ZLIB || head.ch_size == 0 ||
+		head.ch_size > CFI_INFLATE_MAX)
+		return 0;
+	uLong packed_size = from->size - sizeof(head);
+	uLongf size = head.ch_size;
+	uint8_t *packed = malloc(packed_size);
+	uint8_t *bytes = malloc(size);
+	bool is_memory = packed && bytes;
+
+	if (is_memory && cfi_pread(c, from->offset + sizeof(head), packed, packed_size) == 0 &&
+		uncompress(bytes, &size, packed, packed_size) == Z_OK && size == head.ch_size) {
+		s->bytes = bytes;
+		s->section = (struct cfi_section){from->vaddr, 0, size};
+	} else {
+		free(bytes);
+	}
+	free(packed);
+	return is_memory ? 0 : -ENOMEM;
 }
 
 int64_t cfi_sleb(struct cursor *c)

@@ -9,7 +9,7 @@ out=$B/bench
 lib=/usr/lib/$(gcc -print-multiarch)
 mkdir -p "$out"
 gcc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilib -I. \
-	bench/unwind_tables.c agent/cfi*.c lib/base/cursor.c -o "$out/unwind_tables"
+	bench/unwind_tables.c agent/cfi*.c lib/base/cursor.c -lz -o "$out/unwind_tables"
 
 # PATTERN REFERENCE_KIB: whole-file sizes of a packed table without block index, measured once with another
 # program on other builds of the same libraries (2026-11, Debian 12); `-` where there was none.

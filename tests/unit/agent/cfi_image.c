@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <sys/mman.h>
+#include <zlib.h>
 
 #include "base/def.h"
 #include "base/file.h"
@@ -16,9 +17,17 @@ enum {
 	FILE_SIZE = FILE_SHDRS + 0x1000,
 };
 
-static const char section_names[] = "\0.eh_frame\0.debug_frame\0.eh_frame_hdr\0.plt\0.shstrtab";
+static const char section_names[] =
+	"\0.eh_frame\0.debug_frame\0.eh_frame_hdr\0.plt\0.shstrtab\0.gopclntab";
 
-enum { NAME_EH = 1, NAME_DEBUG = 11, NAME_HDR = 24, NAME_PLT = 38, NAME_STRINGS = 43 };
+enum {
+	NAME_EH = 1,
+	NAME_DEBUG = 11,
+	NAME_HDR = 24,
+	NAME_PLT = 38,
+	NAME_STRINGS = 43,
+	NAME_GO = 53
+};
 
 void image_put(struct image *m, const void *bytes, size_t size)
 {
@@ -124,7 +133,7 @@ static void put_program_headers(const struct image *m, uint8_t *file)
 	memcpy(file + sizeof(Elf64_Ehdr), p, sizeof(p));
 }
 
-static void put_section_headers(const struct image *m, uint8_t *file)
+static void put_section_headers(const struct image *m, uint8_t *file, size_t frame_size)
 {
 	Elf64_Shdr s[5] = {
 		{0},
@@ -132,7 +141,8 @@ static void put_section_headers(const struct image *m, uint8_t *file)
 			.sh_type = SHT_PROGBITS,
 			.sh_addr = m->is_debug ? 0 : IMAGE_FRAME,
 			.sh_offset = FILE_FRAME,
-			.sh_size = m->frame_size},
+			.sh_flags = m->is_compressed ? SHF_COMPRESSED : 0,
+			.sh_size = frame_size},
 		{.sh_name = NAME_STRINGS,
 			.sh_type = SHT_STRTAB,
 			.sh_offset = FILE_SHDRS + sizeof(s),
@@ -142,7 +152,7 @@ static void put_section_headers(const struct image *m, uint8_t *file)
 			.sh_addr = IMAGE_HDR,
 			.sh_offset = FILE_HDR,
 			.sh_size = m->hdr_size},
-		{.sh_name = NAME_PLT,
+		{.sh_name = m->is_go ? NAME_GO : NAME_PLT,
 			.sh_type = SHT_PROGBITS,
 			.sh_addr = IMAGE_PLT,
 			.sh_offset = FILE_TEXT + IMAGE_PLT - IMAGE_TEXT,
@@ -151,6 +161,22 @@ static void put_section_headers(const struct image *m, uint8_t *file)
 
 	memcpy(file + FILE_SHDRS, s, sizeof(s));
 	memcpy(file + FILE_SHDRS + sizeof(s), section_names, sizeof(section_names));
+}
+
+/* Returns its size in the file. */
+static size_t put_frame(const struct image *m, uint8_t *to)
+{
+	Elf64_Chdr head = {
+		.ch_type = ELFCOMPRESS_ZLIB, .ch_size = m->frame_size, .ch_addralign = 8};
+	uLongf size = IMAGE_FRAME_MAX - sizeof(head);
+
+	if (!m->is_compressed) {
+		memcpy(to, m->frame, m->frame_size);
+		return m->frame_size;
+	}
+	memcpy(to, &head, sizeof(head));
+	cr_assert_eq(compress(to + sizeof(head), &size, m->frame, m->frame_size), Z_OK);
+	return sizeof(head) + size;
 }
 
 int image_file(const struct image *m)
@@ -172,9 +198,8 @@ int image_file(const struct image *m)
 	memcpy(h.e_ident, "\177ELF\2\1\1", 7);
 	memcpy(file, &h, sizeof(h));
 	put_program_headers(m, file);
-	put_section_headers(m, file);
 	memcpy(file + FILE_TEXT, m->text, sizeof(m->text));
-	memcpy(file + FILE_FRAME, m->frame, m->frame_size);
+	put_section_headers(m, file, put_frame(m, file + FILE_FRAME));
 	memcpy(file + FILE_HDR, m->hdr, m->hdr_size);
 	cr_assert_eq(file_write_all(fd, file, FILE_SIZE), 0);
 	return fd;

@@ -22,10 +22,12 @@ enum {
 
 struct image {
 	uint16_t machine;
-	bool has_hdr;     /* with the FDEs put so far, in their order */
-	bool no_sections; /* PT_GNU_EH_FRAME only */
-	bool is_debug;    /* the frame is .debug_frame */
-	size_t plt_size;  /* a .plt at IMAGE_PLT */
+	bool has_hdr;       /* with the FDEs put so far, in their order */
+	bool no_sections;   /* PT_GNU_EH_FRAME only */
+	bool is_debug;      /* the frame is .debug_frame */
+	bool is_compressed; /* the frame, by zlib */
+	bool is_go;         /* has a .gopclntab in .plt's place */
+	size_t plt_size;    /* a .plt at IMAGE_PLT */
 	uint8_t text[IMAGE_TEXT_SIZE];
 	uint8_t frame[IMAGE_FRAME_MAX];
 	size_t frame_size;

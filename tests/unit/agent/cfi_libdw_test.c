@@ -107,7 +107,8 @@ static bool evaluate(
 			return false;
 		}
 	}
-	*ret = d > 0 ? stack[d - 1] : 0; /* below it may stand the CFA, which DW_CFA_expression pushes */
+	*ret = d > 0 ? stack[d - 1]
+		     : 0; /* below it may stand the CFA, which DW_CFA_expression pushes */
 	return d > 0;
 }
 
@@ -385,4 +386,9 @@ Test(cfi_libdw, agrees_on_libpython)
 Test(cfi_libdw, agrees_on_libjvm)
 {
 	agree("/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so");
+}
+
+Test(cfi_libdw, agrees_on_node)
+{
+	agree("/usr/bin/node");
 }

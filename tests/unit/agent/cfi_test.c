@@ -351,16 +351,40 @@ Test(cfi, continues_a_function_over_the_end_of_a_chunk)
 	cr_expect_str_eq(image_rows(&image, 2), "0:sp+24 7f:sp+32 100:none");
 }
 
-Test(cfi, reads_debug_frame_too)
+static void put_debug_frame(void)
 {
 	image.is_debug = true;
 	size_t cie = image_cie(&image, "", BYTES(STATE));
 	size_t begin = image_begin(&image);
 
 	image_put_u32(&image, (uint32_t)cie);
-	image_put(&image, BYTES("\x10\0\1\0\0\0\0\0\x40\0\0\0\0\0\0\0\x0e\x10"));
+	image_put(&image, BYTES("\x10\0\1\0\0\0\0\0\x40\0\0\0\0\0\0\0\x41\x0e\x20\x41\x0e\x08"));
 	image_end(&image, begin);
-	cr_expect_str_eq(image_rows(&image, 1), "0:none 10:sp+16 50:none");
+}
+
+Test(cfi, reads_debug_frame_too)
+{
+	put_debug_frame();
+	cr_expect_str_eq(image_rows(&image, 1), "0:none 10:sp+8 11:sp+32 12:sp+8 50:none");
+}
+
+Test(cfi, reads_debug_frame_that_is_compressed)
+{
+	put_debug_frame();
+	image.is_compressed = true;
+	cr_expect_str_eq(image_rows(&image, 1), "0:none 10:sp+8 11:sp+32 12:sp+8 50:none");
+	image.is_debug = false; /* nobody compresses what is loaded */
+	cr_expect_str_eq(image_rows(&image, 1), "error 61");
+}
+
+Test(cfi, knows_where_go_saves_the_frame_pointer)
+{
+	put_debug_frame();
+	image.is_go = true;
+	image.plt_size = 16;
+	cr_expect_str_eq(image_rows(&image, 1), "0:none 10:sp+8 11:sp+32,fp@-16 12:sp+8 50:none");
+	image.machine = EM_AARCH64; /* where it is elsewhere: frame pointers alone */
+	cr_expect_str_eq(image_rows(&image, 1), "error 61");
 }
 
 Test(cfi, follows_the_link_register_of_aarch64)
