@@ -300,23 +300,24 @@ static uint64_t compare_row(struct both *b, uint64_t pc)
 	return end;
 }
 
+/* Of the largest executable segment. */
 static void read_text(struct both *b)
 {
 	GElf_Phdr p;
 	size_t n = 0;
+	off_t offset = 0;
 
 	cr_assert_eq(elf_getphdrnum(b->elf, &n), 0);
 	for (size_t i = 0; i < n; i++) {
 		cr_assert_not_null(gelf_getphdr(b->elf, (int)i, &p));
-		if (p.p_type != PT_LOAD || !(p.p_flags & PF_X))
+		if (p.p_type != PT_LOAD || !(p.p_flags & PF_X) || p.p_filesz <= b->text_size)
 			continue;
-		b->text = malloc(p.p_filesz);
 		b->text_vaddr = p.p_vaddr;
 		b->text_size = p.p_filesz;
-		cr_assert_eq(
-			pread(b->fd, b->text, p.p_filesz, (off_t)p.p_offset), (ssize_t)p.p_filesz);
-		return;
+		offset = (off_t)p.p_offset;
 	}
+	b->text = malloc(b->text_size);
+	cr_assert_eq(pread(b->fd, b->text, b->text_size, offset), (ssize_t)b->text_size);
 }
 
 static void agree(const char *path)
