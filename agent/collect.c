@@ -152,8 +152,11 @@ static int make_tables(struct collector *c)
 
 	if (r < 0)
 		return r;
-	return ring_buffer__add(
+	r = ring_buffer__add(
 		c->ring, collect_tables_ring(c->tables), collect_tables_on_miss, c->tables);
+	if (r == 0 && o->tables_file)
+		collect_tables_warm(c->tables, o->tables_file);
+	return r;
 }
 
 static int attach(struct collector *c)
@@ -346,6 +349,8 @@ static int finish_deferred(struct collector *c)
 		 collect_tables_misses(c->tables) != misses && loop_now_ns() < end_ns);
 	if (r == 0)
 		r = collect_tables_finish(c->tables);
+	if (r == 0 && c->options.tables_file)
+		collect_tables_save(c->tables, c->options.tables_file);
 	return r == 0 ? collector_drain(c) : r;
 }
 

@@ -7,10 +7,14 @@
 
 #include "agent/bpf/skeleton.h"
 #include "base/def.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/loop.h"
 
 /* While many misses are worked on, what waits is walked that often, so that its slots serve others. */
 #define RESUME_INTERVAL_NS (10 * NSEC_PER_MSEC)
+
+enum { TABLES_FILE_MAX = 1 << 20 };
 
 struct collect_tables {
 	struct collect_bpf *skel;
@@ -68,6 +72,28 @@ void collect_tables_free(struct collect_tables *t)
 		return;
 	tables_free(t->tables);
 	free(t);
+}
+
+void collect_tables_warm(struct collect_tables *t, const char *path)
+{
+	_cleanup_(buf_done) struct buf text = BUF_INIT(TABLES_FILE_MAX);
+	int r = file_read(path, &text);
+
+	if (r == 0)
+		tables_warm(t->tables, buf_str(&text), text.size);
+	else if (r != -ENOENT)
+		log_warn("tables", "read what was used", r, "file=%s", path);
+}
+
+void collect_tables_save(const struct collect_tables *t, const char *path)
+{
+	_cleanup_(buf_done) struct buf text = BUF_INIT(TABLES_FILE_MAX);
+	int r = tables_save(t->tables, &text);
+
+	if (r == 0)
+		r = file_write_atomic(path, buf_str(&text), text.size);
+	if (r < 0)
+		log_warn("tables", "keep what was used", r, "file=%s", path);
 }
 
 int collect_tables_ring(const struct collect_tables *t)

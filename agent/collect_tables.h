@@ -24,6 +24,11 @@ int collect_tables_new(struct collect_bpf *skel, uint32_t budget_mb, struct help
 	struct collect_tables **ret);
 void collect_tables_free(struct collect_tables *t); /* accepts NULL */
 
+/* Builds what a recording before left in the file, for a moment; a file that is not there is no error. */
+void collect_tables_warm(struct collect_tables *t, const char *path);
+/* Replaces the file; what fails is logged. */
+void collect_tables_save(const struct collect_tables *t, const char *path);
+
 /* The ring `misses` and its callback, whose ctx is the object. */
 int collect_tables_ring(const struct collect_tables *t);
 int collect_tables_on_miss(void *ctx, void *data, size_t size);

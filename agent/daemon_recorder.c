@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/epoll.h>
 
@@ -64,6 +65,7 @@ static void add_number(struct arguments *a, const char *key, uint64_t value)
 static int fill(struct arguments *a, const struct recorder_request *q)
 {
 	const struct command *c = q->command;
+	char tables[PATH_MAX]; /* a path that does not fit is cut, and then not there */
 
 	add(a, "/proc/self/exe");
 	add(a, WINDOW_ARG);
@@ -74,6 +76,8 @@ static int fill(struct arguments *a, const struct recorder_request *q)
 	add_number(a, "jitter-seed", q->jitter_seed);
 	add_option(a, "unwind", q->conf->unwind == RECORD_UNWIND_FP ? "fp" : "cfi");
 	add_number(a, "unwind-table-mb", q->conf->unwind_table_mb);
+	(void)snprintf(tables, sizeof(tables), "%s/tables", q->conf->state_dir);
+	add_option(a, "tables-file", tables);
 	add_option(a, "service", q->conf->service);
 	add_option(a, "instance", q->instance);
 	add_option(a, "host", q->conf->host_name);

@@ -7,6 +7,7 @@
  *	status.json	what the daemon is doing, written when that changes, for people on the host:
  *			{"schema":"flame-agent-status/1","state":"dormant","text":"","backend":"ok",
  *			 "time_unix_ms":0}; backend has the exact error when it cannot be reached
+ *	tables		what unwinding used, from window to window; see tables_text.c
  *	spool/		see spool.h
  */
 #ifndef AGENT_DAEMON_STATE_H

@@ -185,6 +185,7 @@ static int load(struct recording *r)
 		.ledger_max = (uint32_t)conf->threads_max,
 		.unwind_fp = conf->unwind == RECORD_UNWIND_FP,
 		.unwind_table_mb = (uint32_t)conf->unwind_table_mb,
+		.tables_file = conf->tables_file,
 		.helper = symbolizer_helper(r->symbolizer),
 		.on_stack = on_stack,
 		.data = r,
@@ -465,6 +466,7 @@ int record_profile(
 	conf->threads_max = RECORD_THREADS_MAX;
 	conf->unwind = q->unwind;
 	conf->unwind_table_mb = q->unwind_table_mb;
+	conf->tables_file = q->tables_file;
 	conf->quiet = true;
 	conf->filter = q->filter;
 	conf->processes = q->processes;

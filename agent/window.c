@@ -19,7 +19,7 @@
 #define PROFILE_BYTES_MAX (128UL << 20)
 
 struct conf {
-	const char *spool_file;
+	const char *spool_file, *tables_file;
 	uint64_t start_ns, duration_ns;
 	uint64_t frequency_hz, jitter_seed;
 	int unwind; /* enum record_unwind */
@@ -32,6 +32,8 @@ struct conf {
 
 static const struct opt_spec specs[] = {
 	{"spool-file", 0, OPT_STR, offsetof(struct conf, spool_file), .arg = "FILE",
+		.help = "internal"},
+	{"tables-file", 0, OPT_STR, offsetof(struct conf, tables_file), .arg = "FILE",
 		.help = "internal"},
 	{"start-ns", 0, OPT_U64, offsetof(struct conf, start_ns), .arg = "NS", .help = "internal"},
 	{"duration-ns", 0, OPT_U64, offsetof(struct conf, duration_ns), .arg = "NS", .min = 1e6,
@@ -107,6 +109,7 @@ static int make(const struct conf *conf, const char *version)
 		.jitter_seed = conf->jitter_seed,
 		.unwind = (enum record_unwind)conf->unwind,
 		.unwind_table_mb = conf->unwind_table_mb,
+		.tables_file = conf->tables_file,
 		.filter = {.pids = conf->pids.u64,
 			.comms = conf->comms.str,
 			.cgroups = conf->cgroups.str,
