@@ -98,6 +98,23 @@ start() {
 	fi
 }
 
+# --- unwind tables
+
+out=$("$A" __verify 2>"$T/verify.err")
+holds $? "every kernel program loads, with tables and without, below 500000 instructions" "$out $(cat "$T/verify.err")"
+[ "$(grep -cE '^(cfi|fp) on_sample [1-9]' <<<"$out")" = 2 ] && grep -qE '^cfi resume [1-9]' <<<"$out"
+holds $? "the verifier's work is printed for each program" "$out"
+for unwind in cfi fp; do
+	start chain.$unwind.folded -d 120s -F 997 --unwind $unwind && "$W/chain_nofp" --chunks 3000 >/dev/null
+	kill -INT "$agent"
+	wait "$agent"
+	judge "no sample is lost (--unwind $unwind)" losses "$T/chain.$unwind.folded.json"
+	judge "stacks sum to the ledger (--unwind $unwind)" sums "$T/chain.$unwind.folded.json"
+done
+judge "tables reach main through functions without frame pointers" whole "$T/chain.cfi.folded" chain_nofp 0.97
+! python3 tests/e2e/record_judge.py whole "$T/chain.fp.folded" chain_nofp 0.5 >/dev/null 2>&1
+holds $? "frame pointers alone do not" "they did"
+
 # --- a workload wholly inside the window; the window ends by SIGINT
 
 start split.folded -d 120s -F 997 &&

@@ -65,6 +65,21 @@ def callers(profile, truth):
         assert seen[name] == who, "%s called by %s, truth %s" % (name, sorted(seen[name]), sorted(who))
 
 
+def whole(profile, comm, share):
+    """Of the time of a chain_* program's leaf, so much has all its callers up to main, and main's own."""
+    chain = ["main", "chain_plain", "chain_wide", "chain_dynamic", "chain_aligned", "chain_saved", "chain_leaf"]
+    good = total = 0
+    for stack, value in folded(profile):
+        names = [bare(f) for f in stack]
+        if names[0] != comm or "chain_leaf" not in names:
+            continue
+        total += value
+        at = names.index("chain_leaf") + 1 - len(chain)
+        good += value if at > 1 and names[at : at + len(chain)] == chain else 0
+    if total == 0 or good / total < float(share):
+        sys.exit(f"{good} of {total} ns have the whole chain")
+
+
 def ledger(summary, truth, who="all"):
     """exec_ns of each thread is its schedstat within 0.1 %.
 
