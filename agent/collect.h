@@ -41,7 +41,7 @@ struct collect_options {
 	bool unwind_fp; /* frame pointers only, no tables */
 	uint32_t unwind_table_mb;
 	const char *tables_file; /* keeps what was used, for the next recording; NULL: none */
-	struct helper *helper; /* stays the caller's; NULL with unwind_fp */
+	struct helper *helper;   /* stays the caller's; NULL with unwind_fp */
 	collect_stack_fn *on_stack;
 	void *data;
 };
