@@ -30,10 +30,10 @@
 #include "agent/bpf/table.h"
 
 enum {
-	CFI_MEMORY_MAX = 32 << 20, /* of one file's index */
-	CFI_ROWS_PER_FUNCTION_MAX = 4096,
-	CFI_INSTRUCTIONS_MAX = 1 << 20, /* executed for one chunk */
-	CFI_STATES_MAX = 16,            /* remember_state deep */
+	CFI_MEMORY_MAX = 32 << 20,         /* of one file's index */
+	CFI_ROWS_PER_FUNCTION_MAX = 16384, /* the compiler cc1 has one of more than 4,096 */
+	CFI_INSTRUCTIONS_MAX = 1 << 20,    /* executed for one chunk */
+	CFI_STATES_MAX = 16,               /* remember_state deep */
 };
 
 enum cfi_arch { CFI_X86_64, CFI_AARCH64 };
