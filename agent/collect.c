@@ -15,6 +15,7 @@
 #include "agent/ledger.h"
 #include "base/def.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/loop.h"
 
 /* What is missing at the end is built for so long: some tens of libraries. */
@@ -191,6 +192,22 @@ static int attach(struct collector *c)
 	return 0;
 }
 
+/* A kernel whose verifier refuses the walk by tables may take the one by frame pointers. */
+static int load_either(struct collector *c)
+{
+	int r = load(c);
+
+	if (r >= 0 || r == -ENOMEM || r == -EPERM || c->options.unwind_fp)
+		return r;
+	log_warn("collect", "load the unwinder by tables", r,
+		"hint=\"stacks end where code keeps no frame pointer\" why=\"%s\"",
+		print_target ? buf_str(print_target) : "");
+	collect_bpf__destroy(c->skel);
+	c->skel = NULL;
+	c->options.unwind_fp = true;
+	return load(c);
+}
+
 int collector_new(const struct collect_options *o, struct buf *why, struct collector **ret)
 {
 	_cleanup_(collector_freep) struct collector *c = calloc(1, sizeof(*c));
@@ -203,7 +220,7 @@ int collector_new(const struct collect_options *o, struct buf *why, struct colle
 	(void)libbpf_set_print(print_to_buf);
 	r = events_new(o->frequency_hz, o->jitter_seed, &c->events);
 	if (r == 0)
-		r = load(c);
+		r = load_either(c);
 	if (r == 0)
 		r = attach(c);
 	print_target = NULL;

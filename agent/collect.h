@@ -86,7 +86,7 @@ struct collect_thread {
 };
 
 /*
- * Loads and attaches. 0 or -errno; why (may be NULL) then gets what libbpf and the verifier said,
+ * Loads and attaches; without tables, which is logged, when the kernel refuses those. 0 or -errno; why (may be NULL) then gets what libbpf and the verifier said,
  * in one line.
  */
 int collector_new(const struct collect_options *o, struct buf *why, struct collector **ret);

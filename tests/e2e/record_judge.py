@@ -108,6 +108,9 @@ def sums(summary):
     off = s["weight_ns"] - s["ledger_cpu_ns"]
     assert abs(off) <= 4 * s["sigma_ns"] + slack, "%.2f sigma: stacks %d, ledger %d, sigma %d, missed switches %d" % (
         s["deviation_sigmas"], s["weight_ns"], s["ledger_cpu_ns"], s["sigma_ns"], s["ledger_switches_missed"])
+    # Every sample taken has ended some way and is in the profile, those that waited for a table, too.
+    ends = sum(s["stack_ends"].values())
+    assert ends == s["samples"], "%d stacks ended, %d samples in the profile" % (ends, s["samples"])
     far = [r for r in s["ledger"] if abs(r["sampled_ns"] - r["cpu_ns"]) > 6 * r["sigma_ns"] + 1e6]
     # 6 sigma and a millisecond: a hundred threads, most of them with a sample or none.
     assert not far, "%s: sampled %d, ran %d" % (far[0]["comm"], far[0]["sampled_ns"], far[0]["cpu_ns"])

@@ -17,6 +17,17 @@ Test(assemble, only_a_complete_stack_has_no_marker)
 	cr_assert_not_null(assemble_marker(SAMPLE_END_COUNT, 0));
 }
 
+Test(assemble, every_end_has_a_marker_of_its_own)
+{
+	for (uint32_t i = SAMPLE_END_NO_FP; i < SAMPLE_END_COUNT; i++) {
+		const char *marker = assemble_marker(i, 0);
+
+		cr_assert_eq(strncmp(marker, "[truncated: ", 12), 0, "%u: %s", i, marker);
+		for (uint32_t k = SAMPLE_END_NO_FP; k < i; k++)
+			cr_assert_str_neq(marker, assemble_marker(k, 0));
+	}
+}
+
 static struct stack_record *no_fp_record(void)
 {
 	struct stack_record *r = calloc(1, sizeof(*r) + sizeof(r->frames[0]));

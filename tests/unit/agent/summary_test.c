@@ -95,6 +95,9 @@ Test(summary, json_has_what_the_lab_reads)
 			     "samples"),
 		7);
 	cr_assert_eq(number(cJSON_GetObjectItem(o, "stack_ends"), "no_fp"), 12);
+	cr_assert_eq(cJSON_GetArraySize(cJSON_GetObjectItem(o, "stack_ends")), SAMPLE_END_COUNT);
+	cr_assert_str_eq(cJSON_GetObjectItem(o, "unwind")->valuestring, "fp");
+	cr_assert_null(cJSON_GetObjectItem(o, "tables"));
 	ledger = cJSON_GetObjectItem(o, "ledger");
 	cr_assert_eq(cJSON_GetArraySize(ledger), 1, "a thread that only slept is left out");
 	row = cJSON_GetArrayItem(ledger, 0);
@@ -159,4 +162,25 @@ Test(summary, facts_travel_in_the_profile)
 	cr_assert_str_eq(profile_fact(p, "lost_ns"), "70");
 	cr_assert_str_eq(profile_fact(p, "fault"), "swap");
 	profile_free(p);
+}
+
+Test(summary, tables_are_told_when_there_are_some)
+{
+	struct summary s = fixture();
+	struct buf out = BUF_INIT(1 << 20);
+	cJSON *o;
+
+	s.totals.has_tables = true;
+	s.totals.deferred = 31;
+	s.totals.deferred_no_slot = 3;
+	s.totals.tables.bytes = 4096;
+	cr_assert_eq(summary_json(&s, &out), 0);
+	o = cJSON_Parse(buf_str(&out));
+	cr_assert_not_null(o);
+	cr_assert_str_eq(cJSON_GetObjectItem(o, "unwind")->valuestring, "cfi");
+	cr_assert_eq(number(cJSON_GetObjectItem(o, "tables"), "deferred"), 31);
+	cr_assert_eq(number(cJSON_GetObjectItem(o, "tables"), "deferred_no_slot"), 3);
+	cr_assert_eq(number(cJSON_GetObjectItem(o, "tables"), "bytes"), 4096);
+	cJSON_Delete(o);
+	buf_done(&out);
 }
