@@ -105,6 +105,37 @@ static void cfi_go_fp(struct unwind_rule *r)
 	r->fp_offset = -16;
 }
 
+/*
+ * Go's own signal restorer (runtime.sigreturn__sigaction) says nothing of the frame that the kernel has pushed. It
+ * is known by its bytes, as libgcc and gdb do: mov $15, %rax; syscall.
+ */
+static bool cfi_go_is_sigreturn(const struct cfi *c, const struct cfi_fde *f)
+{
+	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	uint8_t bytes[sizeof(code)];
+	uint64_t offset, left;
+
+	return c->is_go && !f->cie->is_eh && f->size >= sizeof(code) &&
+	       f->size < 2 * sizeof(code) && cfi_file_offset(c, f->start, &offset, &left) &&
+	       left >= sizeof(code) && cfi_pread(c, offset, bytes, sizeof(bytes)) == 0 &&
+	       memcmp(bytes, code, sizeof(code)) == 0;
+}
+
+/* The handler returns to the first byte, and what is looked up is the one before: in the padding. */
+static int cfi_rows_of_sigreturn(struct cfi_work *w, const struct cfi_fde *f, uint64_t end)
+{
+	const struct unwind_rule rule = {.cfa = UNWIND_CFA_SIGNAL};
+	uint64_t start = f->start > w->covered_end ? f->start - 1 : f->start;
+	size_t first;
+	int r = cfi_rows_begin(w, start, &first);
+
+	if (r == 0)
+		r = cfi_rows_put(w, first, start, end, &rule);
+	if (r == 0)
+		cfi_rows_end(w, first, end);
+	return r;
+}
+
 static int cfi_rows_of_fde(struct cfi_work *w, const struct cfi_fde *f, size_t first, uint64_t end)
 {
 	struct cfi_program p;
@@ -160,6 +191,8 @@ static int cfi_function(struct cfi_work *w, const struct cfi_source *s, const st
 	*ret_end = end;
 	if (end <= w->start || end <= f.start)
 		return 0;
+	if (cfi_go_is_sigreturn(w->c, &f))
+		return cfi_rows_of_sigreturn(w, &f, end);
 	r = cfi_rows_begin(w, f.start, &first);
 	if (r < 0)
 		return r;

@@ -387,6 +387,24 @@ Test(cfi, knows_where_go_saves_the_frame_pointer)
 	cr_expect_str_eq(image_rows(&image, 1), "error 61");
 }
 
+Test(cfi, knows_go_s_signal_restorer_by_its_bytes_from_one_before_it)
+{
+	put_debug_frame();
+	size_t begin = image_begin(&image);
+
+	image_put_u32(&image, 0); /* the same CIE */
+	image_put(&image, BYTES("\x68\0\1\0\0\0\0\0\x0b\0\0\0\0\0\0\0"));
+	image_end(&image, begin);
+	image.is_go = true;
+	image.plt_size = 16;
+	memcpy(image.text + 0x68, BYTES("\x48\xc7\xc0\x0f\0\0\0\x0f\x05\xcd\x03"));
+	cr_expect_str_eq(image_rows(&image, 1),
+		"0:none 10:sp+8 11:sp+32,fp@-16 12:sp+8 50:none 67:signal 73:none");
+	image.text[0x6b] = 0x0e; /* another system call */
+	cr_expect_str_eq(image_rows(&image, 1),
+		"0:none 10:sp+8 11:sp+32,fp@-16 12:sp+8 50:none 68:sp+8 73:none");
+}
+
 Test(cfi, follows_the_link_register_of_aarch64)
 {
 	image.machine = EM_AARCH64;
