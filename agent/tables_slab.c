@@ -88,12 +88,12 @@ static uint32_t tables_slab_age(const struct tables_slabs *s, uint32_t i, uint32
 	return now_s > used_s ? now_s - used_s : 0;
 }
 
-/* The least recently used slab of a kind that may go, or TABLE_SLABS_MAX. */
+/* The slab of a kind that was not used for longest, at least keep_s; or TABLE_SLABS_MAX. */
 static uint32_t tables_slab_oldest(
-	const struct tables_slabs *s, enum tables_slab_kind kind, uint32_t now_s)
+	const struct tables_slabs *s, enum tables_slab_kind kind, uint32_t keep_s, uint32_t now_s)
 {
 	uint32_t oldest = TABLE_SLABS_MAX;
-	uint32_t age_max = TABLES_SLAB_KEEP_S - 1;
+	uint32_t age_max = keep_s;
 
 	for (uint32_t i = 0; i < TABLE_SLABS_MAX; i++) {
 		uint32_t age;
@@ -101,7 +101,7 @@ static uint32_t tables_slab_oldest(
 		if (!s->slabs[i].memory || s->slabs[i].kind != kind)
 			continue;
 		age = tables_slab_age(s, i, now_s);
-		if (age > age_max) {
+		if (age >= age_max) {
 			age_max = age;
 			oldest = i;
 		}
@@ -109,19 +109,20 @@ static uint32_t tables_slab_oldest(
 	return oldest;
 }
 
-static uint32_t tables_slab_victim(const struct tables_slabs *s, uint32_t now_s)
+/* What goes for a new slab of a kind, or TABLE_SLABS_MAX. */
+static uint32_t tables_slab_victim(
+	const struct tables_slabs *s, enum tables_slab_kind kind, uint32_t now_s)
 {
+	size_t chunks = s->kinds[TABLES_SLAB_CHUNKS];
+	size_t lists = s->kinds[TABLES_SLAB_LISTS];
+
 	if (s->evicting_s == now_s && s->evicted_now >= TABLES_SLAB_EVICTIONS_MAX)
 		return TABLE_SLABS_MAX;
-	enum tables_slab_kind first = s->kinds[TABLES_SLAB_CHUNKS] > s->kinds[TABLES_SLAB_LISTS]
-					      ? TABLES_SLAB_CHUNKS
-					      : TABLES_SLAB_LISTS;
-	uint32_t i = tables_slab_oldest(s, first, now_s);
-
-	return i < TABLE_SLABS_MAX
-		       ? i
-		       : tables_slab_oldest(
-				 s, (enum tables_slab_kind)(TABLES_SLAB_KINDS - 1 - first), now_s);
+	if (kind == TABLES_SLAB_LISTS)
+		return tables_slab_oldest(
+			s, chunks > lists ? TABLES_SLAB_CHUNKS : TABLES_SLAB_LISTS, 0, now_s);
+	return tables_slab_oldest(s, lists > chunks ? TABLES_SLAB_LISTS : TABLES_SLAB_CHUNKS,
+		TABLES_SLAB_KEEP_S, now_s);
 }
 
 /* Empties the slab; what was given back in it is free with the rest. */
@@ -162,7 +163,7 @@ static int tables_slab_find(struct tables_slabs *s, enum tables_slab_kind kind, 
 	int r = tables_slab_make(s, kind, &i);
 
 	if (r == -ENOSPC) {
-		i = tables_slab_victim(s, now_s);
+		i = tables_slab_victim(s, kind, now_s);
 		if (i == TABLE_SLABS_MAX)
 			return r;
 		tables_slab_evict(s, i, now_s);
@@ -224,7 +225,7 @@ void tables_slabs_flush(struct tables_slabs *s)
 int tables_slabs_reserve(struct tables_slabs *s, uint64_t size, uint32_t now_s)
 {
 	while (tables_slabs_bytes(s) + size > s->budget) {
-		uint32_t i = tables_slab_victim(s, now_s);
+		uint32_t i = tables_slab_victim(s, TABLES_SLAB_CHUNKS, now_s);
 
 		if (i == TABLE_SLABS_MAX || i == 0)
 			return -ENOSPC;
@@ -244,5 +245,5 @@ void tables_slabs_release(struct tables_slabs *s, uint64_t size)
 bool tables_slabs_has_room(const struct tables_slabs *s, uint32_t now_s)
 {
 	return tables_slabs_bytes(s) + TABLE_SLAB_SIZE <= s->budget ||
-	       tables_slab_victim(s, now_s) < TABLE_SLABS_MAX;
+	       tables_slab_victim(s, TABLES_SLAB_CHUNKS, now_s) < TABLE_SLABS_MAX;
 }

@@ -2,10 +2,11 @@
  * Slabs of unwind tables: who gets how much of the budget, and what goes when it is used up. Pure
  * but for the four calls of tables_slab_ops, so that tests run it over plain memory.
  *
- * Chunks and mapping lists stand in slabs of their own kinds: a process that loses its list has to
- * be read anew, which costs more than a chunk. The kind that has more slabs loses its least
- * recently used one. A slab that was used within TABLES_SLAB_KEEP_S is not taken: when everything is
- * in use, more of it would only turn the tables over, and what does not fit is said to be too much.
+ * Chunks and mapping lists stand in slabs of their own kinds: a process without its list has no tables
+ * at all, and programs note no use of lists. So the kind that has more slabs loses its least recently
+ * used one, and chunks never take a list's place but where lists have more. A slab that was used
+ * within TABLES_SLAB_KEEP_S is not taken for chunks: when everything is in use, more of it would
+ * only turn the tables over, and what does not fit is said to be too much.
  */
 #ifndef AGENT_TABLES_SLAB_H
 #define AGENT_TABLES_SLAB_H

@@ -194,18 +194,18 @@ Test(tables_slab, what_is_given_back_is_free_only_after_a_wait)
 {
 	enum { LARGE = TABLE_SLAB_SIZE - TABLE_REF_MIN };
 	struct plain *p = plain_new(2 * TABLE_SLAB_SIZE);
-	uint32_t first = plain_take(p, TABLES_SLAB_LISTS, LARGE, 1);
-	uint32_t second = plain_take(p, TABLES_SLAB_LISTS, LARGE, 1);
+	uint32_t first = plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 1);
+	uint32_t second = plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 1);
 
 	cr_assert_neq(second, 0);
 	tables_slab_give(&p->slabs, first, LARGE);
 	tables_slab_give(&p->slabs, second, LARGE);
-	cr_assert_eq(plain_take(p, TABLES_SLAB_LISTS, LARGE, 1), 0);
+	cr_assert_eq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 1), 0);
 	cr_assert_eq(p->waits, 0);
 	tables_slabs_flush(&p->slabs);
 	cr_assert_eq(p->waits, 1, "one wait for all");
 	cr_assert_eq(p->made, 1, "an empty slab goes, but the first");
-	cr_assert_neq(plain_take(p, TABLES_SLAB_LISTS, LARGE, 1), 0);
+	cr_assert_neq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 1), 0);
 	tables_slabs_flush(&p->slabs);
 	cr_assert_eq(p->waits, 1, "nothing to wait for");
 	plain_free(p);
@@ -254,5 +254,21 @@ Test(tables_slab, turning_over_is_limited_by_the_second)
 		granted += plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 100) != 0;
 	cr_assert_eq(granted, TABLES_SLAB_EVICTIONS_MAX);
 	cr_assert_neq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 101), 0);
+	plain_free(p);
+}
+
+Test(tables_slab, chunks_in_use_neither_drive_lists_out_nor_keep_them_out)
+{
+	enum { LARGE = TABLE_SLAB_SIZE - TABLE_REF_MIN };
+	struct plain *p = plain_new(3 * TABLE_SLAB_SIZE);
+	uint32_t list = plain_take(p, TABLES_SLAB_LISTS, LARGE, 1);
+
+	cr_assert_neq(list, 0);
+	cr_assert_neq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 100), 0);
+	cr_assert_neq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 100), 0);
+	cr_assert_eq(plain_take(p, TABLES_SLAB_CHUNKS, LARGE, 100), 0, "the list's place");
+	cr_assert_eq(p->slabs.evictions, 0);
+	cr_assert_neq(plain_take(p, TABLES_SLAB_LISTS, LARGE, 100), 0);
+	cr_assert_neq(p->taken_back, list >> TABLE_SLAB_SHIFT);
 	plain_free(p);
 }
