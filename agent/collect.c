@@ -140,7 +140,8 @@ static int load(struct collector *c)
 	if (r == 0)
 		r = size_filter(c);
 	if (r == 0)
-		r = collect_tables_prepare(c->skel, !o->unwind_fp);
+		r = collect_tables_prepare(
+			c->skel, !o->unwind_fp, o->frequency_hz * events_count(c->events));
 	if (r == 0)
 		r = collect_bpf__load(c->skel);
 	return r < 0 ? r : fill_filter(c);

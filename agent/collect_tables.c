@@ -24,16 +24,19 @@ struct collect_tables {
 	bool is_changed; /* tables, since deferred samples were walked */
 };
 
-int collect_tables_prepare(struct collect_bpf *skel, bool with_tables)
+int collect_tables_prepare(struct collect_bpf *skel, bool with_tables, uint64_t samples_per_second)
 {
+	uint64_t slots = MIN(MAX(samples_per_second / 2, (uint64_t)DEFERRED_SLOTS_MIN),
+		(uint64_t)DEFERRED_SLOTS);
 	struct bpf_map *entries[] = {
 		skel->maps.slabs, skel->maps.rules, skel->maps.procs, skel->maps.deferred};
 	struct bpf_map *values[] = {skel->maps.dirs, skel->maps.slab_used};
 	int r = 0;
 
 	skel->rodata->unwind_fp = !with_tables;
+	skel->rodata->deferred_slots = (uint32_t)slots;
 	if (with_tables)
-		return 0;
+		return bpf_map__set_max_entries(skel->maps.deferred, (uint32_t)slots);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(entries); i++)
 		r = bpf_map__set_max_entries(entries[i], 1);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(values); i++)

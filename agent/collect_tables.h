@@ -16,8 +16,11 @@
 struct collect_bpf;
 struct collect_tables;
 
-/* Before loading. with_tables false: frame pointers only, and nothing is made for tables. 0 or -errno. */
-int collect_tables_prepare(struct collect_bpf *skel, bool with_tables);
+/*
+ * Before loading. samples_per_second are those of all CPUs, by which the room for waiting samples is made.
+ * with_tables false: frame pointers only, and nothing is made for tables. 0 or -errno.
+ */
+int collect_tables_prepare(struct collect_bpf *skel, bool with_tables, uint64_t samples_per_second);
 
 /* After loading. skel and helper stay the caller's. 0 or -errno. */
 int collect_tables_new(struct collect_bpf *skel, uint32_t budget_mb, struct helper *helper,

@@ -41,7 +41,7 @@ static int print_programs(const struct collect_bpf *skel, const char *unwind)
 static int verify(bool with_tables)
 {
 	struct collect_bpf *skel = collect_bpf__open();
-	int r = skel ? collect_tables_prepare(skel, with_tables) : -errno;
+	int r = skel ? collect_tables_prepare(skel, with_tables, 0) : -errno;
 
 	if (r == 0)
 		r = collect_bpf__load(skel);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "agent/assemble.h"
@@ -29,6 +30,8 @@
 
 #define RECORDS_BYTES_MAX (64UL << 20)
 #define PROGRESS_NS       (500 * NSEC_PER_MSEC)
+
+enum { RECORD_NICE = -10 };
 
 struct recording {
 	const struct record_conf *conf;
@@ -202,6 +205,17 @@ static int load(struct recording *r)
 	return e;
 }
 
+/*
+ * Samples wait in a bounded number of slots until their tables are built. On a machine with five busy
+ * threads a CPU each turn of agent and helper came too late, and one sample in six went without.
+ * The helper inherits it. Who chose another priority keeps it; without CAP_SYS_NICE it stays as it is.
+ */
+static void hurry(const struct record_conf *conf)
+{
+	if (conf->unwind == RECORD_UNWIND_CFI && getpriority(PRIO_PROCESS, 0) == 0)
+		(void)setpriority(PRIO_PROCESS, 0, RECORD_NICE);
+}
+
 /* Everything up to the first sample. Signals are blocked from here on, so none is missed. */
 static int prepare(struct recording *r)
 {
@@ -209,6 +223,7 @@ static int prepare(struct recording *r)
 	struct symbolizer_options symbolizer = {.keep_pc = fault_keep_pc()};
 	int e = loop_new(&r->loop);
 
+	hurry(conf);
 	if (e == 0)
 		e = add_signals(r);
 	if (e == 0)

@@ -552,7 +552,7 @@ int name_addresses(void *ctx)
 SEC("syscall")
 int resume(void *ctx)
 {
-	bpf_loop(DEFERRED_SLOTS, resume_one, 0, 0);
+	bpf_loop(deferred_slots, resume_one, 0, 0);
 	return 0;
 }
 

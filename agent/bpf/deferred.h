@@ -52,6 +52,9 @@ struct {
 	__type(value, struct scratch);
 } resume_scratch SEC(".maps");
 
+/* Set before loading, as the map's max_entries. */
+const volatile __u32 deferred_slots = DEFERRED_SLOTS;
+
 /* Written by user space: nothing will be built any more. */
 volatile bool finish;
 
@@ -138,7 +141,7 @@ static __always_inline bool defer(struct scratch *s, bool has_tables, __u64 weig
 	struct deferred_slot *slot;
 	__u8 text = 0;
 
-	bpf_loop(DEFERRED_SLOTS, take_slot, &search, 0);
+	bpf_loop(deferred_slots, take_slot, &search, 0);
 	slot = bpf_map_lookup_elem(&deferred, &search.found);
 	if (!slot) {
 		__sync_fetch_and_add(&resumed.no_slot, 1);

@@ -153,7 +153,8 @@ struct table_miss {
 };
 
 enum {
-	DEFERRED_SLOTS = 96,         /* half a second of two CPUs at 99 Hz */
+	DEFERRED_SLOTS = 256, /* at most; a recording has half a second of its samples */
+	DEFERRED_SLOTS_MIN = 32,
 	DEFERRED_STACK_SIZE = 32768, /* a function of 20 KB of locals is believed, too */
 	DEFERRED_ATTEMPTS_MAX =
 		64, /* each can bring a chunk: a stack through 64 of them is believed */
