@@ -202,6 +202,9 @@ static int elf_symbols_rank(const struct elf_symbols *e, const Elf64_Sym *s)
 		return -1;
 	if (type == STT_FUNC || type == STT_GNU_IFUNC)
 		return rank;
+	/* $x and $d say where code and data begin (ELF for the Arm 64-bit Architecture, 5.5.5). */
+	if (type == STT_NOTYPE && e->is_arm && bind == STB_LOCAL && s->st_size == 0)
+		return -1;
 	if (type == STT_NOTYPE && elf_symbols_code_at(e, s->st_value))
 		return rank + 4;
 	return -1;
@@ -278,7 +281,7 @@ static int elf_symbols_read_tables(struct elf_symbols *e, const char **why)
 	return 0;
 }
 
-static int elf_symbols_check_header(Elf *elf, const char **why)
+static int elf_symbols_check_header(struct elf_symbols *e, Elf *elf, const char **why)
 {
 	GElf_Ehdr h;
 
@@ -290,10 +293,11 @@ static int elf_symbols_check_header(Elf *elf, const char **why)
 		*why = "not 64-bit little-endian";
 		return -ENOEXEC;
 	}
-	if (h.e_machine != EM_X86_64) {
-		*why = "not x86-64";
+	if (h.e_machine != EM_X86_64 && h.e_machine != EM_AARCH64) {
+		*why = "neither x86-64 nor aarch64";
 		return -ENOEXEC;
 	}
+	e->is_arm = h.e_machine == EM_AARCH64;
 	if (h.e_type != ET_EXEC && h.e_type != ET_DYN) {
 		*why = "neither executable nor shared object";
 		return -ENOEXEC;
@@ -315,7 +319,7 @@ int elf_symbols_open(int fd, const char **why, struct elf_symbols **ret)
 	int r = -ENOEXEC;
 
 	if (elf)
-		r = elf_symbols_check_header(elf, why);
+		r = elf_symbols_check_header(e, elf, why);
 	else
 		*why = "not an ELF file";
 	if (r == 0)

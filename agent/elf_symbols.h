@@ -3,7 +3,7 @@
  * a process managed to map, so this runs in the helper process only, reads by pread (a file that
  * is truncated meanwhile gives an error, where mmap would give SIGBUS) and bounds every count.
  *
- * 64-bit little-endian x86-64 for now; other classes are refused with a reason.
+ * 64-bit little-endian x86-64 and aarch64; other classes are refused with a reason.
  *
  * Which name an address gets:
  *  1. Functions (FUNC, IFUNC) and untyped labels in executable sections, of .symtab and .dynsym.

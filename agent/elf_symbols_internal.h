@@ -43,6 +43,7 @@ enum { ELF_SYMBOLS_SYMTAB, ELF_SYMBOLS_DYNSYM, ELF_SYMBOLS_TABLES };
 
 struct elf_symbols {
 	int fd;
+	bool is_arm; /* aarch64 */
 	struct elf_symbols_segment segments[ELF_SYMBOLS_SEGMENTS_MAX];
 	size_t segment_count;
 	struct elf_symbols_code *codes; /* sorted by start */

@@ -4,6 +4,10 @@
  *
  *	[f3 0f 1e fa]		endbr64
  *	[f2] ff 25 disp32	jmp *disp(%rip)
+ *
+ * and on aarch64, behind the first 32 bytes of .plt:
+ *
+ *	adrp x16, page; ldr x17, [x16, low]; add x16, x16, low; br x17
  */
 #include "agent/elf_symbols_internal.h"
 
@@ -32,6 +36,22 @@ static uint64_t elf_symbols_slot_target(const uint8_t *slot, size_t size, uint64
 		return 0;
 	memcpy(&displacement, slot + at + 2, sizeof(displacement));
 	return vaddr + at + 6 + (uint64_t)(int64_t)displacement;
+}
+
+/* The same of aarch64 (Arm ARM, C6.2: ADRP; LDR, immediate, unsigned offset). */
+static uint64_t elf_symbols_slot_target_arm(const uint8_t *slot, size_t size, uint64_t vaddr)
+{
+	uint32_t adrp, ldr;
+	int64_t pages;
+
+	if (size < 2 * sizeof(uint32_t))
+		return 0;
+	memcpy(&adrp, slot, sizeof(adrp));
+	memcpy(&ldr, slot + sizeof(adrp), sizeof(ldr));
+	if ((adrp & 0x9f00001f) != 0x90000010 || (ldr & 0xffc003ff) != 0xf9400211)
+		return 0;
+	pages = (int64_t)((uint64_t)((adrp >> 5 & 0x7ffff) << 2 | (adrp >> 29 & 3)) << 43) >> 43;
+	return (vaddr & ~0xfffULL) + ((uint64_t)pages << 12) + (uint64_t)(ldr >> 10 & 0xfff) * 8;
 }
 
 static bool elf_symbols_rela_symbol(
@@ -68,7 +88,9 @@ bool elf_symbols_find_plt(const struct elf_symbols *e, const struct elf_symbols_
 
 	if (elf_symbols_pread(e, code->offset + slot, bytes, code->slot_size) < 0)
 		return false;
-	uint64_t got = elf_symbols_slot_target(bytes, code->slot_size, code->start + slot);
+	uint64_t got =
+		e->is_arm ? elf_symbols_slot_target_arm(bytes, code->slot_size, code->start + slot)
+			  : elf_symbols_slot_target(bytes, code->slot_size, code->start + slot);
 
 	for (size_t i = 0; got && !found && i < e->rela_count; i++)
 		found = elf_symbols_rela_symbol(e, &e->relas[i], got, &index);

@@ -14,7 +14,8 @@ enum {
 	ARCH_REG_FP = 29,
 	ARCH_REG_LR = 30,
 	ARCH_REG_SP = 31,
-	ARCH_GREGS = 33, /* x0..x30 sp pc */
+	ARCH_GREGS = 33,      /* x0..x30 sp pc */
+	ARCH_GREGS_READ = 11, /* more would be too much for the 512 bytes of a program's stack */
 	ARCH_GREG_SP = 31,
 	ARCH_GREG_PC = 32,
 	/* sp points to siginfo (128 bytes), then ucontext (176 up to its mcontext), then fault_address. */
@@ -34,26 +35,28 @@ static inline __u64 arch_strip(__u64 pc, __u64 mask)
 }
 
 #ifdef __bpf__
+/* The barrier keeps clang from loading all before it stores any: what does not fit into registers lies on the stack. */
 #define ARCH_COPY_4(to, r, i)                      \
 	do {                                       \
 		(to)[i] = (r).regs[i];             \
 		(to)[(i) + 1] = (r).regs[(i) + 1]; \
 		(to)[(i) + 2] = (r).regs[(i) + 2]; \
 		(to)[(i) + 3] = (r).regs[(i) + 3]; \
+		barrier();                         \
 	} while (0)
-#define ARCH_COPY_REGS(to, r)               \
-	do {                                \
-		ARCH_COPY_4(to, r, 0);      \
-		ARCH_COPY_4(to, r, 4);      \
-		ARCH_COPY_4(to, r, 8);      \
-		ARCH_COPY_4(to, r, 12);     \
-		ARCH_COPY_4(to, r, 16);     \
-		ARCH_COPY_4(to, r, 20);     \
-		ARCH_COPY_4(to, r, 24);     \
-		(to)[28] = (r).regs[28];    \
-		(to)[29] = (r).regs[29];    \
-		(to)[30] = (r).regs[30];    \
-		(to)[ARCH_REG_SP] = (r).sp; \
+#define ARCH_COPY_REGS(to, r)            \
+	do {                             \
+		ARCH_COPY_4(to, r, 0);   \
+		ARCH_COPY_4(to, r, 4);   \
+		ARCH_COPY_4(to, r, 8);   \
+		ARCH_COPY_4(to, r, 12);  \
+		ARCH_COPY_4(to, r, 16);  \
+		ARCH_COPY_4(to, r, 20);  \
+		ARCH_COPY_4(to, r, 24);  \
+		(to)[28] = (r).regs[28]; \
+		(to)[29] = (r).regs[29]; \
+		(to)[30] = (r).regs[30]; \
+		(to)[31] = (r).sp;       \
 	} while (0)
 #define ARCH_PC(regs)      ((regs).pc)
 /* PSR_MODE_MASK; EL0t is 0. */

@@ -3,6 +3,7 @@
  *
  *	ARCH_REGS, ARCH_REG_FP, ARCH_REG_SP	registers by DWARF number
  *	ARCH_GREGS, ARCH_GREG_SP, ARCH_GREG_PC	of the context that the kernel pushes for a signal
+ *	ARCH_GREGS_READ			how many of them are read at once; a divisor
  *	ARCH_SIGNAL_REGS			where it stands from the sp that the handler returns to
  *	ARCH_USER_END				first address that is nobody's
  *	ARCH_HAS_LR				a return address can be in the link register
@@ -29,6 +30,7 @@ enum {
 	ARCH_REG_FP = 6,
 	ARCH_REG_SP = 7,
 	ARCH_GREGS = 17, /* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
+	ARCH_GREGS_READ = 17,
 	ARCH_GREG_SP = 15,
 	ARCH_GREG_PC = 16,
 	ARCH_SIGNAL_REGS = 40, /* uc_mcontext.gregs in struct ucontext, which sp points to */

@@ -11,7 +11,7 @@
 #ifndef AGENT_BPF_STACK_WINDOW_H
 #define AGENT_BPF_STACK_WINDOW_H
 
-enum { STACK_WINDOW_SIZE = 4096, STACK_WINDOW_READ_MAX = 264 };
+enum { STACK_WINDOW_SIZE = 4096, STACK_WINDOW_READ_MAX = 136 };
 
 struct stack_window {
 	__u64 start, size; /* of what is in bytes */
@@ -84,7 +84,7 @@ static __always_inline int stack_window_read(
 			return -1;
 	}
 	from = w->bytes + ((at - w->start) & (STACK_WINDOW_SIZE - 1));
-#pragma GCC unroll 40
+#pragma GCC unroll 20
 	for (__u64 i = 0; i < size / 8; i++)
 		dst[i] = ((const __u64 *)from)[i];
 	return 0;

@@ -71,8 +71,11 @@ static inline int unwind_signal(struct unwind_state *s)
 {
 	const __u64 *g = s->gregs;
 
-	if (UNWIND_READ(s, s->gregs, sizeof(s->gregs), s->sp + ARCH_SIGNAL_REGS) != 0)
-		return unwind_unreadable(s);
+#pragma GCC unroll 4
+	for (int i = 0; i < UNWIND_GREGS; i += ARCH_GREGS_READ)
+		if (UNWIND_READ(s, s->gregs + i, ARCH_GREGS_READ * sizeof(__u64),
+			    s->sp + ARCH_SIGNAL_REGS + i * sizeof(__u64)) != 0)
+			return unwind_unreadable(s);
 	if (!unwind_is_user(g[ARCH_GREG_PC]) || !unwind_is_user(g[ARCH_GREG_SP]))
 		return SAMPLE_END_BAD_CFA;
 	arch_signal_regs(s->regs, g);
