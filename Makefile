@@ -21,6 +21,15 @@ CLANG   ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
 ARCH    := x86
 
+# `make ARCH=arm64` builds what runs in an aarch64 VM, into build/arm64, against vm-images/sysroot.lock. The sysroot
+# is named by a link in the tree, so that no path of this machine gets into the programs.
+ifeq ($(ARCH),arm64)
+B       := build/arm64
+CROSS   := aarch64-linux-gnu-
+CC      := $(CROSS)gcc --sysroot=$(B)/sysroot
+CXX     := $(CROSS)g++ --sysroot=$(B)/sysroot
+endif
+
 # `make V=1` shows whole commands.
 Q := $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-9s %s\n' '$(1)' '$(2)')
@@ -66,7 +75,7 @@ FUZZERS  := $(filter %_fuzz.c,$(FUZZ_SRC))
 UNIT_LAYERS := $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/.))))
 UNIT_LAYERS := $(foreach l,base prof agent backend lab,$(if $(wildcard tests/unit/$(l)/*_test.c),$(l)))
 
-PROGRAMS := $(B)/flame-agent $(B)/flame-backend $(B)/flame-backend-faulty $(B)/flamelab $(B)/flame-agent-faulty $(B)/lab-init
+PROGRAMS := $(if $(CROSS),,$(B)/flamelab) $(B)/flame-agent $(B)/flame-backend $(B)/flame-backend-faulty $(B)/flame-agent-faulty $(B)/lab-init
 WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp)) \
 	     $(addprefix $(B)/workloads/,chain_nofp chain_stripped chain_static_pie tail_noreturn_nofp)
 
@@ -78,8 +87,18 @@ all: $(PROGRAMS) $(WORKLOADS) ## build everything (the second run does nothing)
 
 # A stamp a group, so that `make` alone installs only what building needs.
 $(B)/deps/%: tools/packages.txt tools/deps.sh
-	@tools/deps.sh $*
+	@tools/deps.sh $* $(if $(CROSS),arm64)
 	@mkdir -p $(@D) && touch $@
+ifneq ($(CROSS),)
+# The cache may have been emptied since.
+ifeq ($(wildcard $(B)/sysroot/usr/include),)
+.PHONY: $(B)/sysroot
+endif
+$(B)/deps/build: | $(B)/sysroot
+$(B)/sysroot: vm-images/sysroot.lock vm-images/sysroot.list vm-images/sysroot.sh vm-images/debs.sh
+	@mkdir -p $(@D)
+	@dir=$$(vm-images/sysroot.sh --print-dir) && ln -sfn "$$dir" $@
+endif
 
 .PHONY: deps
 deps: ## install the Debian packages that all targets need
@@ -153,9 +172,10 @@ $(B)/lab-init: $(GUEST_SRC) $(DEPS_BUILD)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu17 -O2 -g $(REPRO) $(WARN) -static -MMD -MP -MF $(B)/obj/lab/guest/init.d -MT $@ $(GUEST_SRC) -o $@
 
-# Workloads keep frame pointers and their own functions apart; they include nothing of ours.
+# Workloads keep frame pointers and their own functions apart; they include nothing of ours. On aarch64 each of their
+# return addresses is signed, also those that stay in the link register.
 WORKLOAD_FLAGS := -std=gnu++17 -O2 -g $(REPRO) -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-ipa-icf \
-		  -fcf-protection=none -Wall -Wextra -Werror
+		  $(if $(CROSS),-mno-omit-leaf-frame-pointer -mbranch-protection=pac-ret+leaf,-fcf-protection=none) -Wall -Wextra -Werror
 build_workload = $(CXX) $(WORKLOAD_FLAGS) $(WORKLOAD_EXTRA) -MMD -MP -MF $@.d $< -o $@ -pthread
 $(B)/workloads/%: workloads/cpp/%.cpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
@@ -215,6 +235,18 @@ $(B)/san/tests/unit-$(1): $$(call san,$$(call srcs,tests/unit/$(1)) $$(LINK_$(1)
 endef
 $(foreach l,$(UNIT_LAYERS),$(eval $(call unit_layer,$(l))))
 $(B)/obj/tests/unit/%.o $(B)/san/tests/unit/%.o: | $(B)/deps/check $(SKELS)
+
+# Targets of tests/e2e/unwind_differential.sh and the program that watches them.
+$(B)/tests/unwind_differential: $(call obj,$(sort $(wildcard tests/e2e/unwind_differential*.c)) $(LINK_agent))
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ -o $@ $(LIBS_agent)
+$(B)/tests/unwind_differential_cxx: tests/e2e/unwind_differential_cxx.cpp $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=gnu++17 -O2 -Wall -Wextra -Werror $< -o $@
+$(B)/tests/unwind_differential_go: tests/e2e/unwind_differential_go.go $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(Q)GO111MODULE=off GOFLAGS= CGO_ENABLED=0 go build -o $@ $<
 
 # A fuzz target is LLVMFuzzerTestOneInput; replay_main.c runs it over the corpus without libFuzzer.
 # Its first line says which layer it links: /* links: prof */

@@ -68,8 +68,8 @@ write_tree() { # TREE
 	(cd "$1" && find . -mindepth 1 -printf '%y %m %P\n' | sort -k3) >"$work/tree"
 	while read -r kind mode path; do
 		case $kind in
-		d) cpio_entry "$path" "40$(printf %04d "$mode")" - ;;
-		f) cpio_entry "$path" "100$(printf %04d "$mode")" "$1/$path" ;;
+		d) cpio_entry "$path" "4$(printf %04d "$mode")" - ;;
+		f) cpio_entry "$path" "10$(printf %04d "$mode")" "$1/$path" ;;
 		l) readlink -n "$1/$path" >"$work/target"; cpio_entry "$path" 120777 "$work/target" ;;
 		*) fail "neither file, directory nor link: $path" ;;
 		esac
