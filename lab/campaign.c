@@ -126,13 +126,28 @@ static void campaign_plan_boot(struct campaign *c, struct campaign_item *it, siz
 		.job = &it->plan.boots[b].job, .name = it->plan.boots[b].dir_name};
 	boot->cost_s = s->cost_s / (double)it->plan.boot_count;
 	boot->config = (struct vm_config){.mode = it->plan.mode,
+		.arch = s->arch,
 		.cpus = s->cpus,
 		.shift = s->shift,
 		.memory_mb = s->memory_mb,
-		.bin_dir = c->place.bin,
+		.bin_dir = s->arch == VM_AARCH64 ? c->place.bin_arm64 : c->place.bin,
 		.timeout_ms = campaign_timeout_ms(&it->plan),
 		.keep = c->options.keep};
 	(void)snprintf(boot->dir, sizeof(boot->dir), "%s/runs/%s", c->place.out, boot->name);
+}
+
+/* What a foreign architecture needs besides, and no other scenario; NULL: it is there. */
+static const char *campaign_lacks(struct campaign *c, enum vm_arch arch)
+{
+	char path[600];
+
+	if (arch != VM_AARCH64)
+		return NULL;
+	(void)snprintf(c->place.bin_arm64, sizeof(c->place.bin_arm64), "%s/arm64", c->place.bin);
+	(void)snprintf(path, sizeof(path), "%s/flame-agent", c->place.bin_arm64);
+	if (access(path, X_OK) < 0)
+		return "build/arm64 is not built (make ARCH=arm64)";
+	return image_has_qemu(arch) ? NULL : "qemu-system-aarch64 is not installed";
 }
 
 int campaign_plan(struct campaign *c, struct scenario *const *scenarios, size_t count)
@@ -146,6 +161,8 @@ int campaign_plan(struct campaign *c, struct scenario *const *scenarios, size_t 
 
 		if (r < 0)
 			return campaign_fail(c, r, scenarios[i]->name, NULL);
+		if (!it->plan.skipped)
+			it->plan.skipped = campaign_lacks(c, scenarios[i]->arch);
 		c->count = i + 1;
 		it->boots = arena_alloc(c->arena, (it->plan.boot_count + 1) * sizeof(*it->boots));
 		it->evidence = arena_alloc(c->arena,
@@ -158,25 +175,26 @@ int campaign_plan(struct campaign *c, struct scenario *const *scenarios, size_t 
 	return 0;
 }
 
-static bool campaign_needs_image(const struct campaign *c)
+static bool campaign_needs_image(const struct campaign *c, enum vm_arch arch)
 {
 	for (size_t i = 0; i < c->count; i++)
-		if (!c->items[i].plan.skipped && c->items[i].plan.mode != VM_HOST)
+		if (!c->items[i].plan.skipped && c->items[i].plan.mode != VM_HOST &&
+			c->items[i].plan.scenario->arch == arch)
 			return true;
 	return false;
 }
 
 static int campaign_find_image(struct campaign *c)
 {
-	int r;
-
-	if (!campaign_needs_image(c))
-		return 0;
-	r = image_find(c->place.source, &c->image);
-	if (r < 0) /* whatever it was, the command line was right */
-		return campaign_fail(c, -EIO, "image",
-			"the VM image is not there and could not be built (see above)");
-	c->has_image = true;
+	for (enum vm_arch arch = VM_X86_64; arch < VM_ARCH_COUNT; arch++) {
+		if (!campaign_needs_image(c, arch))
+			continue;
+		if (image_find(c->place.source, arch, &c->image[arch]) < 0)
+			/* Whatever it was, the command line was right. */
+			return campaign_fail(c, -EIO, "image",
+				"the VM image is not there and could not be built (see above)");
+		c->has_image[arch] = true;
+	}
 	return 0;
 }
 
@@ -255,7 +273,7 @@ int campaign_run(struct campaign *c)
 	(void)campaign_collect(c, all, false); /* counted above */
 	for (size_t i = 0; i < n; i++) {
 		if (all[i].config.mode != VM_HOST)
-			all[i].config.image_dir = c->image.dir;
+			all[i].config.image_dir = c->image[all[i].config.arch].dir;
 		else
 			o.at_once = 1; /* two recordings on one machine would see each other */
 	}

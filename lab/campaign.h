@@ -17,9 +17,10 @@
 #include "lab/policy.h"
 
 struct campaign_place {
-	char source[512]; /* the tree: lab/scenarios, vm-images */
-	char bin[512];    /* build/ */
-	char out[512];    /* build/lab */
+	char source[512];    /* the tree: lab/scenarios, vm-images */
+	char bin[512];       /* build/ */
+	char bin_arm64[520]; /* build/arm64/ */
+	char out[512];       /* build/lab */
 };
 
 struct campaign_options {
@@ -45,9 +46,9 @@ struct campaign {
 	struct campaign_place place;
 	struct campaign_options options;
 	struct policy *policy;
-	struct image_info image;
-	bool has_image;
-	char agent_sha256[65]; /* "" when the binary is missing */
+	struct image_info image[VM_ARCH_COUNT];
+	bool has_image[VM_ARCH_COUNT]; /* those that a scenario needed */
+	char agent_sha256[65];         /* "" when the binary is missing */
 	char started[32], today[11];
 	struct campaign_item *items;
 	size_t count;

@@ -42,13 +42,14 @@ static void campaign_load(struct campaign_item *it)
 static void campaign_judge_baseline(
 	struct campaign *c, const struct campaign_item *it, struct gate *g)
 {
+	const struct image_info *image = &c->image[it->plan.scenario->arch];
 	char key[POLICY_KEY_MAX];
 
-	policy_key(&c->image, it->plan.scenario->shift, key);
-	if (it->plan.mode != VM_EXACT || !c->has_image)
+	policy_key(image, it->plan.scenario->shift, key);
+	if (it->plan.mode != VM_EXACT || !c->has_image[it->plan.scenario->arch])
 		gate_unmeasured(g, "baselines are for exact mode");
 	else
-		policy_judge_baseline(c->policy, g, key, c->image.drifted, it->has_cost, it->cost);
+		policy_judge_baseline(c->policy, g, key, image->drifted, it->has_cost, it->cost);
 }
 
 static void campaign_judge_overhead(struct campaign *c, struct campaign_item *it, struct gate *g)

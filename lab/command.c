@@ -344,12 +344,14 @@ static int command_move_baselines(struct campaign *c, enum gate_kind gate, const
 	(void)snprintf(dir, sizeof(dir), "%s/lab", c->place.source);
 	for (size_t i = 0; i < c->count; i++) {
 		struct campaign_item *it = &c->items[i];
+		const struct image_info *image = &c->image[it->plan.scenario->arch];
 		const char *name = it->plan.scenario->name;
 
 		if (it->plan.scenario->need[gate] == GATE_ABSENT || !it->has_cost ||
-			!c->has_image || c->image.drifted || it->infrastructure)
+			!c->has_image[it->plan.scenario->arch] || image->drifted ||
+			it->infrastructure)
 			continue;
-		policy_key(&c->image, it->plan.scenario->shift, key);
+		policy_key(image, it->plan.scenario->shift, key);
 		r = policy_rebaseline(c->policy, dir, gate, name, key, it->cost, why);
 		if (r < 0) {
 			log_error("lab", "write baselines", r, "dir=%s", dir);
@@ -409,7 +411,7 @@ int command_shell(int argc, char **argv)
 		code = command_refuse_operands(&c, argc, argv);
 	if (code >= 0)
 		return code;
-	r = image_find(c.place.source, &image);
+	r = image_find(c.place.source, VM_X86_64, &image);
 	if (r < 0) {
 		log_error("lab", "find image", r, "source=%s", c.place.source);
 		return POLICY_INFRASTRUCTURE;

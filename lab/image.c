@@ -66,17 +66,25 @@ static int read_manifest(struct image_info *info)
 }
 
 /* "QEMU emulator version 7.2.22 (Debian ...)", or "" where it is not installed. */
-static void read_qemu_version(char *out, size_t size)
+static void read_qemu_version(enum vm_arch arch, char *out, size_t size)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(OUTPUT_MAX);
-	char *const argv[] = {(char[]){"qemu-system-x86_64"}, (char[]){"--version"}, NULL};
+	char *const argv[] = {(char *)vm_qemu(arch), (char[]){"--version"}, NULL};
 
 	out[0] = 0;
 	if (child_run(argv, &b, VERSION_TIMEOUT_MS) == 0)
 		(void)snprintf(out, size, "%.*s", (int)strcspn(buf_str(&b), "\n"), buf_str(&b));
 }
 
-int image_find(const char *source_dir, struct image_info *ret)
+bool image_has_qemu(enum vm_arch arch)
+{
+	char version[128];
+
+	read_qemu_version(arch, version, sizeof(version));
+	return version[0];
+}
+
+int image_find(const char *source_dir, enum vm_arch arch, struct image_info *ret)
 {
 	_cleanup_(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
 	struct image_info info = {0};
@@ -84,8 +92,8 @@ int image_find(const char *source_dir, struct image_info *ret)
 	size_t size;
 	int err;
 
-	if (snprintf(script, sizeof(script), "%s/vm-images/build.sh", source_dir) >=
-		(int)sizeof(script))
+	if (snprintf(script, sizeof(script), "%s/vm-images/%s", source_dir,
+		    arch == VM_AARCH64 ? "build-arm64.sh" : "build.sh") >= (int)sizeof(script))
 		return -ENAMETOOLONG;
 	if ((err = run_build(script, &out)) < 0)
 		return err;
@@ -95,7 +103,7 @@ int image_find(const char *source_dir, struct image_info *ret)
 	memcpy(info.dir, buf_str(&out), size);
 	if ((err = read_manifest(&info)) < 0)
 		return err;
-	read_qemu_version(info.qemu, sizeof(info.qemu));
+	read_qemu_version(arch, info.qemu, sizeof(info.qemu));
 	(void)snprintf(info.toolchain, sizeof(info.toolchain), "gcc %s", __VERSION__);
 	*ret = info;
 	return 0;

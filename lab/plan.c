@@ -248,6 +248,8 @@ static const char *plan_why_not(const struct scenario *s, enum vm_mode mode)
 		return "exact mode has one CPU";
 	if (mode != VM_EXACT && s->need[GATE_SAME_TWICE])
 		return "only exact mode repeats to the nanosecond";
+	if (mode == VM_HOST && s->arch != VM_X86_64)
+		return "another architecture needs a VM";
 	if (mode == VM_HOST && s->play && strcmp(s->play, "power_cut") == 0)
 		return "power cuts need a VM's block devices";
 	return NULL;

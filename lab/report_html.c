@@ -50,6 +50,20 @@ static const char *html_class(enum gate_status s)
 	return names[s];
 }
 
+static void html_image(const struct image_info *image, struct buf *out)
+{
+	(void)buf_append_str(out, "<tr><th>image</th><td><code>");
+	html_text(out, image->hash);
+	(void)buf_printf(out, "</code>%s</td></tr><tr><th>kernel</th><td>",
+		image->drifted ? " drifted" : "");
+	html_text(out, image->kernel);
+	(void)buf_append_str(out, "</td></tr><tr><th>QEMU</th><td>");
+	html_text(out, image->qemu);
+	(void)buf_append_str(out, "</td></tr><tr><th>toolchain</th><td>");
+	html_text(out, image->toolchain);
+	(void)buf_append_str(out, "</td></tr>");
+}
+
 static void html_summary(const struct campaign *c, struct buf *out)
 {
 	enum policy_exit code = policy_exit_code(&c->counts);
@@ -67,16 +81,11 @@ static void html_summary(const struct campaign *c, struct buf *out)
 		c->counts.excused, c->counts.skipped);
 	(void)buf_append_str(out, "<table><tr><th>agent</th><td><code>");
 	html_text(out, c->agent_sha256);
-	(void)buf_append_str(out, "</code></td></tr><tr><th>image</th><td><code>");
-	html_text(out, c->image.hash);
-	(void)buf_printf(out, "</code>%s</td></tr><tr><th>kernel</th><td>",
-		c->image.drifted ? " drifted" : "");
-	html_text(out, c->image.kernel);
-	(void)buf_append_str(out, "</td></tr><tr><th>QEMU</th><td>");
-	html_text(out, c->image.qemu);
-	(void)buf_append_str(out, "</td></tr><tr><th>toolchain</th><td>");
-	html_text(out, c->image.toolchain);
-	(void)buf_append_str(out, "</td></tr></table>\n");
+	(void)buf_append_str(out, "</code></td></tr>");
+	for (enum vm_arch arch = VM_X86_64; arch < VM_ARCH_COUNT; arch++)
+		if (c->has_image[arch] || arch == VM_X86_64)
+			html_image(&c->image[arch], out);
+	(void)buf_append_str(out, "</table>\n");
 }
 
 static void html_verdicts(const struct campaign *c, struct buf *out)

@@ -23,17 +23,26 @@ static void report_f64(struct buf *out, const char *name, double v)
 		(void)buf_printf(out, "\"%s\": null", name);
 }
 
-static void report_keys(const struct campaign *c, struct buf *out)
+static void report_image(const struct image_info *image, struct buf *out)
 {
 	(void)buf_append_str(out, "{ ");
-	report_field(out, "image", c->image.hash);
+	report_field(out, "image", image->hash);
 	(void)buf_append_str(out, ", ");
-	report_field(out, "kernel", c->image.kernel);
+	report_field(out, "kernel", image->kernel);
 	(void)buf_append_str(out, ", ");
-	report_field(out, "qemu", c->image.qemu);
+	report_field(out, "qemu", image->qemu);
 	(void)buf_append_str(out, ", ");
-	report_field(out, "toolchain", c->image.toolchain);
-	(void)buf_printf(out, ", \"drifted\": %s }", c->image.drifted ? "true" : "false");
+	report_field(out, "toolchain", image->toolchain);
+	(void)buf_printf(out, ", \"drifted\": %s }", image->drifted ? "true" : "false");
+}
+
+static void report_keys(const struct campaign *c, struct buf *out)
+{
+	report_image(&c->image[VM_X86_64], out);
+	if (!c->has_image[VM_AARCH64])
+		return;
+	(void)buf_append_str(out, ",\n\t\"keys_aarch64\": ");
+	report_image(&c->image[VM_AARCH64], out);
 }
 
 static void report_check(const struct gate_check *x, struct buf *out)

@@ -14,6 +14,7 @@
 static const char *const scenario_kinds[] = {
 	"accuracy", "overhead", "perturb", "selftest", "invariants", "fleet", "matrix", NULL};
 static const char *const scenario_modes[] = {"exact", "fast", "host", NULL};
+static const char *const scenario_archs[] = {"x86_64", "arm64", NULL};
 static const char *const scenario_plays[] = {
 	"loop", "dormant", "cycles", "faults", "answers", "spool", "ingest", "power_cut", NULL};
 static const char *const gate_needs[] = {"", "required", "platform", NULL};
@@ -286,6 +287,9 @@ static void scenario_read_machine(const struct json_at *root, struct scenario *s
 	}
 	field = json_need(root, "mode");
 	s->mode = (enum vm_mode)json_choice(&field, 0, scenario_modes);
+	field = json_field(root, "arch");
+	if (json_present(&field))
+		s->arch = (enum vm_arch)json_choice(&field, 0, scenario_archs);
 	field = json_field(root, "shift");
 	s->shift = (unsigned int)json_u64(&field, 1, 0, 10);
 	field = json_field(root, "cpus");
@@ -397,8 +401,8 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 
 static int scenario_finish(struct scenario *s)
 {
-	static const char *const names[] = {"why", "kind", "suites", "mode", "shift", "cpus",
-		"memory_mb", "workload", "agent", "play", "runs", "boots", "repeat",
+	static const char *const names[] = {"why", "kind", "suites", "mode", "arch", "shift",
+		"cpus", "memory_mb", "workload", "agent", "play", "runs", "boots", "repeat",
 		"step_timeout_s", "cost_s", "expect", "forbid", "faults", "programs", "gates",
 		NULL};
 	struct json_at root = json_root(&s->doc), field;

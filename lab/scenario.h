@@ -86,6 +86,7 @@ struct scenario {
 	enum scenario_kind kind;
 	bool smoke; /* every scenario is in suite full */
 	enum vm_mode mode;
+	enum vm_arch arch;
 	unsigned int shift, cpus, memory_mb;
 	const char *workload;
 	struct scenario_args workload_args, agent_args;

@@ -72,7 +72,7 @@ static enum vm_accel choose_accel(const struct vm_config *c)
 {
 	if (c->mode == VM_EXACT)
 		return VM_ACCEL_ICOUNT;
-	return vm_kvm_works(c) ? VM_ACCEL_KVM : VM_ACCEL_TCG;
+	return c->arch == VM_X86_64 && vm_kvm_works(c) ? VM_ACCEL_KVM : VM_ACCEL_TCG;
 }
 
 int vm_run(const struct vm_config *c, const struct job *j, const char *out_dir,

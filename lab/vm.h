@@ -13,18 +13,19 @@
 #include "lab/job.h"
 
 enum vm_mode { VM_EXACT, VM_FAST, VM_HOST };
+enum vm_arch { VM_X86_64, VM_AARCH64, VM_ARCH_COUNT };
 
 struct vm_config {
 	enum vm_mode mode;
+	enum vm_arch arch;
 	unsigned int cpus;      /* exact mode: 1 only */
 	unsigned int shift;     /* exact mode: icount shift, part of the result's identity */
 	unsigned int memory_mb; /* 0: 1024 */
-	const char
-		*image_dir;  /* from image_find(): kernel, initrd parts, root.ext4, manifest.json */
-	const char *bin_dir; /* build/: flame-agent, flame-agent-faulty, lab-init, workloads/ */
-	uint64_t timeout_ms; /* host time for the whole run */
-	bool keep;           /* leave scratch files and print where they are */
-	const char *append;  /* further words for the kernel command line; NULL: none */
+	const char *image_dir;  /* from image_find(): kernel, initrd parts, root, manifest.json */
+	const char *bin_dir;    /* build/: flame-agent, flame-agent-faulty, lab-init, workloads/ */
+	uint64_t timeout_ms;    /* host time for the whole run */
+	bool keep;              /* leave scratch files and print where they are */
+	const char *append;     /* further words for the kernel command line; NULL: none */
 };
 
 enum vm_end {
@@ -65,8 +66,14 @@ struct image_info {
 	char toolchain[128]; /* what built the programs that go into the VM */
 	bool drifted;        /* some package was not the locked version */
 };
-/* Finds the cached image or builds it by vm-images/build.sh with progress on stderr. 0 or -errno.
+/* The QEMU that emulates it. */
+const char *vm_qemu(enum vm_arch arch);
+/*
+ * Finds the cached image or builds it by vm-images/build.sh (aarch64: build-arm64.sh) with progress on stderr. 0 or
+ * -errno.
  */
-int image_find(const char *source_dir, struct image_info *ret);
+int image_find(const char *source_dir, enum vm_arch arch, struct image_info *ret);
+/* Whether its QEMU is installed. */
+bool image_has_qemu(enum vm_arch arch);
 
 #endif

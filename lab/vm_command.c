@@ -51,17 +51,21 @@ static void add_words(struct vm_argv *a, const char *words)
 static void add_accel(struct vm_argv *a, const struct vm_config *c, enum vm_accel accel)
 {
 	unsigned int cpus = c->cpus ? c->cpus : 1;
+	/* erms would make the kernel copy by "rep movsb", which icount bills per byte; the architected
+	 * pointer authentication is a cipher that TCG computes at each call and return. */
+	const char *cpu = c->arch == VM_AARCH64 ? "max,pauth-impdef=on" : "max,-erms";
 
 	switch (accel) {
 	case VM_ACCEL_ICOUNT:
-		/* erms would make the kernel copy by "rep movsb", which icount bills per byte. */
-		add_words(a, "-accel tcg -cpu max,-erms -smp 1 -seed 1");
+		add_words(a, "-accel tcg -smp 1 -seed 1 -cpu");
+		add(a, "%s", cpu);
 		add(a, "-icount");
 		add(a, "shift=%u,sleep=off", c->shift);
 		add_words(a, "-rtc base=2026-01-01,clock=vm");
 		return;
 	case VM_ACCEL_TCG:
-		add_words(a, "-accel tcg,thread=multi -cpu max,-erms");
+		add_words(a, "-accel tcg,thread=multi -cpu");
+		add(a, "%s", cpu);
 		break;
 	case VM_ACCEL_KVM:
 		add_words(a, "-accel kvm -cpu host");
@@ -105,37 +109,79 @@ static int add_pmem(struct vm_argv *a, const struct vm_config *c, const struct v
 	return 0;
 }
 
+/* Memory behind a PCI device that has neither registers nor interrupts. */
+static void add_ivshmem(struct vm_argv *a, const struct vm_place *p)
+{
+	char quoted[PATH_MAX];
+
+	add(a, "-object");
+	add(a, "memory-backend-file,id=result,share=on,size=%u,mem-path=%s",
+		(unsigned int)VM_RESULT_BYTES, escaped(p->result, quoted));
+	add_words(a, "-device ivshmem-plain,memdev=result");
+}
+
+/* Machine, memory, root and result device. */
+static int add_machine(struct vm_argv *a, const struct vm_config *c, const struct vm_place *p)
+{
+	unsigned int memory_mb = c->memory_mb ? c->memory_mb : MEMORY_MB_DEFAULT;
+	int err;
+
+	if (c->arch == VM_AARCH64) {
+		/* Without firmware there is no ACPI, hence no pmem: the root is in the initramfs. */
+		add_words(a, "-machine virt -m");
+		add(a, "%uM", memory_mb);
+		add_ivshmem(a, p);
+		return 0;
+	}
+	add_words(a, "-machine pc,nvdimm=on -m");
+	add(a, "%uM,slots=2,maxmem=%uM", memory_mb, memory_mb + 2048);
+	err = add_pmem(a, c, p);
+	if (err == 0)
+		add_words(a, "-device pvpanic");
+	return err;
+}
+
+static void add_console(struct vm_argv *a, const struct vm_place *p, int qmp_fd)
+{
+	char quoted[PATH_MAX];
+
+	if (qmp_fd < 0) {
+		add_words(a, "-serial mon:stdio");
+		return;
+	}
+	add(a, "-chardev");
+	add(a, "file,id=console,path=%s", escaped(p->console, quoted));
+	add_words(a, "-serial chardev:console -S -chardev");
+	add(a, "socket,id=qmp,fd=%d", qmp_fd);
+	add_words(a, "-mon chardev=qmp,mode=control");
+}
+
+const char *vm_qemu(enum vm_arch arch)
+{
+	return arch == VM_AARCH64 ? "qemu-system-aarch64" : "qemu-system-x86_64";
+}
+
 int vm_argv_build(const struct vm_config *c, enum vm_accel accel, const struct vm_place *p,
 	int qmp_fd, struct vm_argv *ret)
 {
 	_cleanup_(vm_argv_done) struct vm_argv a = {.text = BUF_INIT(64 << 10)};
-	unsigned int memory_mb = c->memory_mb ? c->memory_mb : MEMORY_MB_DEFAULT;
-	char quoted[PATH_MAX];
 	int err;
 
-	add_words(&a, VM_QEMU " -no-user-config -nodefaults -display none -nic none -no-reboot");
+	add(&a, "%s", vm_qemu(c->arch));
+	add_words(&a, "-no-user-config -nodefaults -display none -nic none -no-reboot");
 	add_accel(&a, c, accel);
-	add_words(&a, "-machine pc,nvdimm=on -m");
-	add(&a, "%uM,slots=2,maxmem=%uM", memory_mb, memory_mb + 2048);
-	err = add_pmem(&a, c, p);
+	err = add_machine(&a, c, p);
 	if (err < 0)
 		return err;
-	add_words(&a, "-device pvpanic -action panic=exit-failure");
-	if (qmp_fd >= 0) {
-		add(&a, "-chardev");
-		add(&a, "file,id=console,path=%s", escaped(p->console, quoted));
-		add_words(&a, "-serial chardev:console -S -chardev");
-		add(&a, "socket,id=qmp,fd=%d", qmp_fd);
-		add_words(&a, "-mon chardev=qmp,mode=control");
-	} else {
-		add_words(&a, "-serial mon:stdio");
-	}
+	add_words(&a, "-action panic=exit-failure");
+	add_console(&a, p, qmp_fd);
 	add(&a, "-kernel");
 	add(&a, "%s/vmlinux", c->image_dir);
 	add(&a, "-initrd");
 	add(&a, "%s", p->initrd);
 	add(&a, "-append");
-	add(&a, "console=ttyS0 quiet panic=1 nokaslr norandmaps%s%s", c->append ? " " : "",
+	add(&a, "console=%s quiet panic=1 nokaslr norandmaps%s%s",
+		c->arch == VM_AARCH64 ? "ttyAMA0" : "ttyS0", c->append ? " " : "",
 		c->append ? c->append : "");
 	if (buf_error(&a.text) < 0)
 		return buf_error(&a.text);

@@ -28,8 +28,6 @@ struct vm_argv {
 	char *argv[VM_ARGS_MAX + 1];
 };
 
-#define VM_QEMU "qemu-system-x86_64"
-
 void vm_argv_done(struct vm_argv *a); /* usable as cleanup attribute */
 /*
  * qmp_fd is QEMU's end of the socket pair, -1 for none (a shell on this terminal). 0 or -errno.

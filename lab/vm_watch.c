@@ -304,11 +304,12 @@ int vm_boot(const struct vm_config *c, enum vm_accel accel, const struct job *j,
 	err = w.console_fd < 0 ? -errno : start_qemu(&w, c, accel, p, pair[1]);
 	(void)close(pair[1]); /* QEMU has its own */
 	if (err == -ENOENT) {
-		say(ret, VM_NO_START, VM_QEMU " is not installed (make deps installs it)");
+		say(ret, VM_NO_START, "%s is not installed (make deps installs it)",
+			vm_qemu(c->arch));
 		return 0;
 	}
 	if (err < 0) {
-		say(ret, VM_NO_START, "cannot start " VM_QEMU ": %s", strerror(-err));
+		say(ret, VM_NO_START, "cannot start %s: %s", vm_qemu(c->arch), strerror(-err));
 		return 0;
 	}
 	w.error = watch_loop(&w);

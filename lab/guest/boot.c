@@ -1,6 +1,7 @@
 /*
  * Boot, in the order that DESIGN.md section 6 measured: the root is a pmem device, so that no disk
- * interrupt lets host time into the guest.
+ * interrupt lets host time into the guest. An aarch64 guest has no pmem: its root came with the
+ * initramfs, and the result device is memory behind a PCI device.
  */
 #include "lab/guest/boot.h"
 
@@ -31,6 +32,8 @@
 /* Which of the two pmem devices is which depends on the order of their firmware tables. */
 static const char *root_device = "/dev/pmem0";
 static const char *result_device = "/dev/pmem1";
+
+static char result_path[PATH_MAX];
 
 static char message[256];
 
@@ -136,6 +139,59 @@ static const char *find_devices(void)
 	return NULL;
 }
 
+static const char *write_sysctl(const char *path, const char *value)
+{
+	_cleanup_(closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, value, strlen(value)) < 0)
+		return failed("set", path, errno);
+	return NULL;
+}
+
+static bool read_word(const char *dir, const char *name, char *ret, size_t size)
+{
+	char path[PATH_MAX];
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/%s", dir, name);
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, ret, size - 1);
+	if (n < 0)
+		return false;
+	ret[n] = 0;
+	ret[strcspn(ret, "\n")] = 0;
+	return true;
+}
+
+static bool is_shared_memory(const struct dirent *d)
+{
+	char vendor[16], device[16];
+
+	return not_hidden(d) && read_word(d->d_name, "vendor", vendor, sizeof(vendor)) &&
+	       read_word(d->d_name, "device", device, sizeof(device)) &&
+	       strcmp(vendor, "0x1af4") == 0 && strcmp(device, "0x1110") == 0;
+}
+
+/* ivshmem-plain: region 2 is the memory (QEMU, docs/specs/ivshmem-spec.rst). */
+static const char *find_shared_memory(void)
+{
+	DIR *d = opendir("/sys/bus/pci/devices");
+	struct dirent *e = NULL;
+	char path[PATH_MAX];
+
+	while (d && (e = readdir(d)) && !is_shared_memory(e))
+		;
+	if (!e) /* PID 1 ends with this message, and the machine with it */
+		return failed("find", "the PCI device of the result", ENODEV);
+	(void)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/enable", e->d_name);
+	/* _wc: as memory, not as registers, which would not take every access. */
+	(void)snprintf(result_path, sizeof(result_path), "/sys/bus/pci/devices/%s/resource2_wc",
+		e->d_name);
+	(void)closedir(d);
+	result_device = result_path;
+	return write_sysctl(path, "1");
+}
+
 const char *boot_result_device(void)
 {
 	return result_device;
@@ -146,8 +202,11 @@ const char *boot_root(void)
 	const char *error;
 
 	if ((error = mount_on("proc", "/proc", "proc", 0, NULL)) ||
-		(error = mount_on("sys", "/sys", "sysfs", 0, NULL)) || (error = load_modules()) ||
-		(error = find_devices()) ||
+		(error = mount_on("sys", "/sys", "sysfs", 0, NULL)) || (error = load_modules()))
+		return error;
+	if (access("/usr/lib", F_OK) == 0)
+		return find_shared_memory();
+	if ((error = find_devices()) ||
 		(error = mount_on(root_device, NEW_ROOT, "ext4", MS_RDONLY | MS_NOATIME, NULL)) ||
 		(error = mount_on("/payload", NEW_ROOT "/payload", NULL, MS_BIND, NULL)))
 		return error;
@@ -158,15 +217,6 @@ const char *boot_root(void)
 	if (chdir(NEW_ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
 		chdir("/") < 0)
 		return failed("move to", NEW_ROOT, errno);
-	return NULL;
-}
-
-static const char *write_sysctl(const char *path, const char *value)
-{
-	_cleanup_(closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, value, strlen(value)) < 0)
-		return failed("set", path, errno);
 	return NULL;
 }
 

@@ -187,7 +187,10 @@ static void guest_shell(void)
 		while (wait(NULL) > 0)
 			;
 		(void)setsid();
-		fd = open("/dev/ttyS0", O_RDWR);
+		/* aarch64's; there ttyS0 exists, too, and leads nowhere. */
+		fd = open("/dev/ttyAMA0", O_RDWR);
+		if (fd < 0)
+			fd = open("/dev/ttyS0", O_RDWR);
 		if (fd < 0 || ioctl(fd, TIOCSCTTY, 0) < 0)
 			_exit(126);
 		for (int i = 0; i < 3; i++)

@@ -1,6 +1,9 @@
 /*
  * Writes the result device, whose format stands in result.h. Records go first, the header that
  * counts them after an fsync, so the header never promises what is not there.
+ *
+ * On x86-64 the device is a pmem block device. On aarch64 it is a PCI memory region that the host's file
+ * stands behind (ivshmem-plain: no registers, no interrupts), which sysfs lets us map and nothing else.
  */
 #include "lab/guest/sink.h"
 
@@ -8,19 +11,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/def.h"
 
-static int write_at(int fd, const void *data, size_t size, uint64_t offset)
+static int write_at(const struct sink *s, const void *data, size_t size, uint64_t offset)
 {
 	const char *p = data;
 
+	if (s->memory) {
+		memcpy(s->memory + offset, data, size);
+		return 0;
+	}
 	while (size > 0) {
-		ssize_t n = pwrite(fd, p, size, (off_t)offset);
+		ssize_t n = pwrite(s->fd, p, size, (off_t)offset);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -39,17 +48,33 @@ int sink_open(struct sink *s, const char *path)
 	_cleanup_(closep) int fd = open(path, O_RDWR | O_CLOEXEC);
 	off_t size;
 
+	uint8_t *memory = NULL;
+	struct stat st;
+	bool is_region;
+
 	if (fd < 0)
 		return -errno;
-	size = lseek(fd, 0, SEEK_END);
+	/* A block device has no size in its inode; a PCI region has one nowhere else. */
+	is_region = strncmp(path, "/sys/", 5) == 0;
+	if (is_region && fstat(fd, &st) < 0)
+		return -errno;
+	size = is_region ? st.st_size : lseek(fd, 0, SEEK_END);
 	if (size < RESULT_HEADER_SIZE)
 		return size < 0 ? -errno : -EINVAL;
-	if (pread(fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
+	if (is_region) {
+		/* Mapped until the machine is switched off. */
+		memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (memory == MAP_FAILED)
+			return -errno;
+		memcpy(&h, memory, sizeof(h));
+	} else if (pread(fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h)) {
 		return -EIO;
+	}
 	if (memcmp(h.magic, RESULT_MAGIC, sizeof(h.magic)) != 0 || h.version != RESULT_VERSION ||
 		h.end != RESULT_HEADER_SIZE)
 		return -EINVAL;
-	*s = (struct sink){.size = (uint64_t)size, .end = h.end, .state = RESULT_CRASHED};
+	*s = (struct sink){
+		.memory = memory, .size = (uint64_t)size, .end = h.end, .state = RESULT_CRASHED};
 	s->fd = steal_fd(&fd);
 	return 0;
 }
@@ -75,12 +100,12 @@ int sink_add(struct sink *s, const char *name, const void *data, uint64_t size)
 	r.name_size = (uint32_t)name_size;
 	r.data_crc = result_crc32(0, data, size);
 	r.crc = result_crc32(result_crc32(0, &r, 20), name, name_size);
-	if ((err = write_at(s->fd, &r, sizeof(r), at)) < 0 ||
-		(err = write_at(s->fd, name, name_size, at + sizeof(r))) < 0 ||
-		(err = write_at(s->fd, data, size, at + sizeof(r) + name_size)) < 0)
+	if ((err = write_at(s, &r, sizeof(r), at)) < 0 ||
+		(err = write_at(s, name, name_size, at + sizeof(r))) < 0 ||
+		(err = write_at(s, data, size, at + sizeof(r) + name_size)) < 0)
 		return err;
-	err = write_at(s->fd, zeros, whole - sizeof(r) - name_size - size,
-		at + sizeof(r) + name_size + size);
+	err = write_at(
+		s, zeros, whole - sizeof(r) - name_size - size, at + sizeof(r) + name_size + size);
 	if (err < 0)
 		return err;
 	s->end = at + whole;
@@ -140,9 +165,9 @@ int sink_commit(struct sink *s, int done)
 		s->state = RESULT_DONE;
 	h.state = s->state;
 	h.crc = result_crc32(0, &h, 28);
-	if (fsync(s->fd) < 0)
+	if (!s->memory && fsync(s->fd) < 0)
 		return -errno;
-	if ((err = write_at(s->fd, &h, sizeof(h), 0)) < 0)
+	if ((err = write_at(s, &h, sizeof(h), 0)) < 0)
 		return err;
-	return fsync(s->fd) < 0 ? -errno : 0;
+	return !s->memory && fsync(s->fd) < 0 ? -errno : 0;
 }

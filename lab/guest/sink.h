@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 struct sink {
-	int fd; /* the result device; -1 in host mode, where files are already in place */
+	int fd;          /* the result device; -1 in host mode, where files are already in place */
+	uint8_t *memory; /* the device, where it is memory that can only be mapped; else NULL */
 	uint64_t size;
 	uint64_t end;
 	uint32_t records;
