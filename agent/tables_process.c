@@ -175,7 +175,10 @@ struct tables_process *tables_process_get(struct tables *t, const struct process
 		p->is_gone = true;
 		p->final_until_ns = UINT64_MAX;
 	} else if (r < 0) {
-		p->final_until_ns = loop_now_ns() + TABLES_BACKOFF_MAX_NS;
+		/* It may have been in the middle of its exec. */
+		p->backoff_ns = MAX(2 * p->backoff_ns, TABLES_BACKOFF_MIN_NS);
+		p->backoff_ns = MIN(p->backoff_ns, TABLES_BACKOFF_MAX_NS);
+		p->final_until_ns = loop_now_ns() + p->backoff_ns;
 	}
 	if (r < 0 || p->generation == 0)
 		(void)tables_show_process(t, p); /* or it goes on to be missed */

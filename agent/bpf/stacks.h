@@ -126,10 +126,14 @@ static __always_inline void count_stack(
 	struct stack_record *r = &s->record;
 	const __u64 *names = (const __u64 *)r->thread_comm; /* both, one behind the other */
 	__u64 hash = s->walk.hash;
+	__u64 end = (__u32)s->walk.end;
 
 	r->user_count = s->walk.used - r->kernel_count;
 	r->end = s->walk.end;
-	ends[r->end < SAMPLE_END_COUNT ? r->end : 0]++;
+	barrier_var(
+		end); /* the register that is compared is the one that is used, as 6.1 wants it */
+	if (end < SAMPLE_END_COUNT)
+		ends[end]++;
 	hash = unwind_hash(hash, (__u64)r->end << 32 | r->flags);
 	hash = unwind_hash(unwind_hash(hash, names[0]), names[1]);
 	hash = unwind_hash(unwind_hash(hash, names[2]), names[3]);

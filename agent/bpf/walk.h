@@ -207,6 +207,8 @@ static __always_inline void walk_user(struct scratch *s, bool has_tables)
 	struct table_process *p = 0;
 
 	u->process.list = 0;
+	u->process.generation = 0;
+	u->process.final_until_ns = ~0ULL;
 	u->mapping.end = 0;
 	u->mapping.start = 0;
 	u->ask = 0;
@@ -227,6 +229,14 @@ static __always_inline void walk_user(struct scratch *s, bool has_tables)
 			return;
 		}
 		u->process = *p;
+		/* One that was in the middle of its exec had no mappings to be read: once more. */
+		if (p->list < TABLE_REF_MIN && u->now_ns >= p->final_until_ns) {
+			u->miss.kind = TABLE_MISS_MAPPING;
+			u->miss.pc = u->pc;
+			u->ask = 1;
+			w->end = UNWIND_MISS;
+			return;
+		}
 	}
 	w->end = UNWIND_GO_ON;
 	bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one, &k, 0);
