@@ -130,8 +130,8 @@ static __always_inline void count_stack(
 
 	r->user_count = s->walk.used - r->kernel_count;
 	r->end = s->walk.end;
-	barrier_var(
-		end); /* the register that is compared is the one that is used, as 6.1 wants it */
+	/* The register that is compared is the one that is used, as the verifier of 6.1 wants it. */
+	barrier_var(end);
 	if (end < SAMPLE_END_COUNT)
 		ends[end]++;
 	hash = unwind_hash(hash, (__u64)r->end << 32 | r->flags);
