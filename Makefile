@@ -314,6 +314,7 @@ bench: $(B)/deps/bench $(LAB_DEPS) $(LAB_BINS) ## timings and plots into build/b
 	@bench/unwind_tables.sh $(B)
 	@bench/query.sh $(B)
 	@bench/fleet.sh $(B)
+	@bench/unwind.sh $(B)
 
 ##
 ## --- the rest --------------------------------------------------------------------------------------
