@@ -47,6 +47,7 @@ struct tally {
 	size_t allowed_count;
 	uint64_t samples, frames, agreed;
 	uint64_t both_complete, both_cut; /* of stacks that agree in all frames */
+	uint64_t callers, same_file;      /* callers in the mapping of their callee */
 	uint64_t *pcs;                    /* a hash set of the frames' addresses */
 	uint64_t pc_count;
 	struct class classes[CLASSES_MAX];
@@ -186,6 +187,10 @@ static void compare(struct tally *t, const struct diff_space *space, struct diff
 	all = MAX(ours.count, libdw.count);
 	for (size_t i = 0; i < ours.count; i++)
 		note_pc(t, ours.pcs[i]);
+	for (size_t i = 1; i < ours.count; i++)
+		t->same_file += maps_find(&space->maps, ours.pcs[i]) ==
+				maps_find(&space->maps, ours.pcs[i - 1]);
+	t->callers += ours.count - 1;
 	while (common < MIN(ours.count, libdw.count) && ours.pcs[common] == libdw.pcs[common])
 		common++;
 	file = file_of(space, ours.pcs[common > 0 ? common - 1 : 0]);
@@ -250,6 +255,8 @@ static int finish(struct tally *t)
 		t->name, t->samples, t->frames, t->agreed, judged - t->agreed,
 		judged ? 100.0 * (double)t->agreed / (double)judged : 0, apart, t->pc_count,
 		t->both_complete, t->both_cut);
+	printf("callers in their callee's mapping: %.1f %%\n",
+		t->callers ? 100.0 * (double)t->same_file / (double)t->callers : 0);
 	diff_ours_print(stdout);
 	if (t->samples == 0)
 		return 2;
