@@ -52,6 +52,8 @@ struct unwind_state {
 	__u64 now_ns;      /* CLOCK_MONOTONIC */
 	struct table_process process;
 	struct table_mapping mapping; /* where the last pc was found; empty: start == end */
+	struct unwind_rule rule;      /* at the last address that was looked up */
+	__u64 into;                   /* how far behind its row's beginning that lies */
 	struct table_miss miss;       /* miss.process is the key, filled before the walk */
 	__u32 ask;                    /* nobody has said this miss before */
 	__u64 code_mask;              /* of arch_strip() */

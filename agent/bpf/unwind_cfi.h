@@ -58,7 +58,7 @@ static inline int unwind_fall_back(struct unwind_state *s, int reason)
 	if (end != UNWIND_GO_ON)
 		return end;
 	if (s->process.list >= TABLE_REF_MIN) {
-		end = unwind_find_mapping(s, record[1] - 1);
+		end = UNWIND_FIND_MAPPING(s, record[1] - 1);
 		if (end != UNWIND_GO_ON)
 			return end == UNWIND_MISS ? end : reason;
 	}
@@ -248,31 +248,46 @@ static inline int unwind_follow(struct unwind_state *s, const struct unwind_call
 	return UNWIND_GO_ON;
 }
 
-/* From a frame to its caller: UNWIND_GO_ON with *s the caller's, UNWIND_MISS, or the enum sample_end. */
-static inline int unwind_step_cfi(struct unwind_state *s)
+/* By s->rule, which was found for this frame. */
+static inline int unwind_by_rule(struct unwind_state *s)
 {
-	const struct unwind_rule *rule = 0;
+	const struct unwind_rule *rule = &s->rule;
 	struct unwind_caller c = {};
-	__u64 into = 0;
 	int end;
 
-	if (s->process.list < TABLE_REF_MIN)
-		return unwind_fall_back(s, SAMPLE_END_NO_FP);
-	end = unwind_find_rule(s, s->is_call ? s->pc - 1 : s->pc, &rule, &into);
-	if (end == UNWIND_MISS)
-		return end;
-	if (end != UNWIND_GO_ON || !rule)
-		return unwind_fall_back(s, end);
-	if (rule->cfa == UNWIND_CFA_NONE)
-		return unwind_fall_back(s, SAMPLE_END_NO_CFI);
 	if (rule->cfa == UNWIND_CFA_END)
 		return SAMPLE_END_ROOT;
 	if (rule->cfa == UNWIND_CFA_SIGNAL)
 		return unwind_signal(s);
-	if (s->sp_is_bound && rule->cfa != UNWIND_CFA_FP)
-		return unwind_fall_back(s, SAMPLE_END_UNSUPPORTED);
-	end = unwind_apply(s, rule, into, &c);
+	end = unwind_apply(s, rule, s->into, &c);
 	return end == UNWIND_GO_ON ? unwind_follow(s, &c) : end;
+}
+
+/* The three parts of a step; see UNWIND_FIND_MAPPING. */
+#ifndef UNWIND_FIND_RULE
+#define UNWIND_FIND_RULE(s, at)     unwind_find_rule(s, at)
+#define UNWIND_BY_RULE(s)           unwind_by_rule(s)
+#define UNWIND_FALL_BACK(s, reason) unwind_fall_back(s, reason)
+#endif
+
+/* From a frame to its caller: UNWIND_GO_ON with *s the caller's, UNWIND_MISS, or the enum sample_end. */
+static inline int unwind_step_cfi(struct unwind_state *s)
+{
+	int end;
+
+	if (s->process.list < TABLE_REF_MIN)
+		return UNWIND_FALL_BACK(s, SAMPLE_END_NO_FP);
+	end = UNWIND_FIND_RULE(s, s->is_call ? s->pc - 1 : s->pc);
+	if (end == UNWIND_MISS)
+		return end;
+	if (end == UNWIND_GO_ON && s->rule.cfa == UNWIND_CFA_NONE)
+		end = SAMPLE_END_NO_CFI;
+	if (end != UNWIND_GO_ON)
+		return UNWIND_FALL_BACK(s, end);
+	if (s->sp_is_bound && s->rule.cfa != UNWIND_CFA_FP && s->rule.cfa != UNWIND_CFA_END &&
+		s->rule.cfa != UNWIND_CFA_SIGNAL)
+		return UNWIND_FALL_BACK(s, SAMPLE_END_UNSUPPORTED);
+	return UNWIND_BY_RULE(s);
 }
 
 #endif

@@ -114,7 +114,18 @@ static __always_inline __u32 *walk_slab_used(__u32 index)
 #define UNWIND_READ(s, dst, size, address) walk_read(s, dst, size, address)
 #define UNWIND_TEXT(s, dst, address)       walk_text(s, dst, address)
 
+struct walk;
 struct unwind_state;
+int walk_find_mapping(struct walk *w, __u64 at);
+int walk_find_rule(struct walk *w, __u64 at);
+int walk_by_rule(struct walk *w);
+int walk_fall_back(struct walk *w, int reason);
+
+#define UNWIND_FIND_MAPPING(s, at)  walk_find_mapping((struct walk *)(s), at)
+#define UNWIND_FIND_RULE(s, at)     walk_find_rule((struct walk *)(s), at)
+#define UNWIND_BY_RULE(s)           walk_by_rule((struct walk *)(s))
+#define UNWIND_FALL_BACK(s, reason) walk_fall_back((struct walk *)(s), reason)
+
 static __always_inline int walk_read(struct unwind_state *s, __u64 *dst, __u64 size, __u64 address);
 static __always_inline int walk_text(struct unwind_state *s, __u8 *dst, __u64 address);
 
@@ -156,6 +167,27 @@ static __always_inline int walk_text(struct unwind_state *s, __u8 *dst, __u64 ad
 		return bpf_probe_read_user(dst, 1, (const void *)address);
 	*dst = w->kept_text;
 	return address == w->kept_text_at ? 0 : -1;
+}
+
+/* Global functions: see UNWIND_FIND_MAPPING. The verifier wants to see that w is not NULL. */
+__noinline int walk_find_mapping(struct walk *w, __u64 at)
+{
+	return w ? unwind_find_mapping(&w->state, at) : SAMPLE_END_BROKEN_CFI;
+}
+
+__noinline int walk_find_rule(struct walk *w, __u64 at)
+{
+	return w ? unwind_find_rule(&w->state, at) : SAMPLE_END_BROKEN_CFI;
+}
+
+__noinline int walk_by_rule(struct walk *w)
+{
+	return w ? unwind_by_rule(&w->state) : SAMPLE_END_BROKEN_CFI;
+}
+
+__noinline int walk_fall_back(struct walk *w, int reason)
+{
+	return w ? unwind_fall_back(&w->state, reason) : SAMPLE_END_BROKEN_CFI;
 }
 
 struct walker {
