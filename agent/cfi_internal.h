@@ -96,14 +96,21 @@ struct cfi_place {
 	int64_t offset;
 };
 
-enum cfi_cfa_how { CFI_CFA_UNSET, CFI_CFA_REG, CFI_CFA_DEREF, CFI_CFA_PLT, CFI_CFA_OTHER };
+enum cfi_cfa_how {
+	CFI_CFA_UNSET,
+	CFI_CFA_REG,
+	CFI_CFA_DEREF,
+	CFI_CFA_INDEXED,
+	CFI_CFA_PLT,
+	CFI_CFA_OTHER
+};
 
 /* What is kept of a row: an expression is decoded when its instruction is met. */
 struct cfi_state {
 	uint8_t cfa; /* enum cfi_cfa_how */
 	uint64_t cfa_reg;
 	int64_t cfa_offset;
-	int64_t aux; /* CFI_CFA_DEREF: what is added; CFI_CFA_PLT: the constant */
+	int64_t aux; /* CFI_CFA_DEREF, _INDEXED: what is added; CFI_CFA_PLT: the constant */
 	struct cfi_place fp, ra;
 };
 

@@ -3,6 +3,8 @@
  * 2.5) that compilers and linkers write:
  *	breg R,a			R + a
  *	breg R,a; deref [plus_uconst b]	*(R + a) + b	realigned stacks; libcrypto's switched ones
+ *	breg rsp,a; breg R,0; lit8; mul; plus; deref; plus_uconst b	*(rsp + 8 * R + a) + b	libcrypto's
+ *			Montgomery multiplication
  *	breg rsp,8; breg rip,0; lit15; and; lit N; ge; lit3; shl; plus		.plt of x86-64
  */
 #include "agent/cfi_internal.h"
@@ -46,6 +48,28 @@ static bool cfi_expression_plain(struct cursor *at, struct cfi_state *ret)
 	return !cursor_error(at);
 }
 
+/* *(rsp + 8 * R + a) + b. */
+static bool cfi_expression_indexed(struct cursor at, struct cfi_state *ret)
+{
+	static const uint8_t tail[] = {0x38, 0x1e, 0x22, CFI_OP_DEREF, CFI_OP_PLUS_UCONST};
+	bool is_it = cursor_u8(&at) == CFI_OP_BREG0 + CFI_X86_SP;
+	int64_t offset = cfi_sleb(&at);
+	uint8_t op = cursor_u8(&at);
+
+	is_it = is_it && op >= CFI_OP_BREG0 && op < CFI_OP_BREG0 + CFI_X86_RA && cfi_sleb(&at) == 0;
+	for (size_t i = 0; i < ARRAY_SIZE(tail); i++)
+		is_it = cursor_u8(&at) == tail[i] && is_it;
+	uint64_t more = cursor_varint(&at);
+
+	if (!is_it || cursor_error(&at) || cursor_left(&at) > 0 || more > INT32_MAX)
+		return false;
+	ret->cfa = CFI_CFA_INDEXED;
+	ret->cfa_reg = op - CFI_OP_BREG0;
+	ret->cfa_offset = offset;
+	ret->aux = (int64_t)more;
+	return true;
+}
+
 static bool cfi_expression_plt(const struct cursor *at, int64_t *ret)
 {
 	static const uint8_t plt[] = {
@@ -68,6 +92,8 @@ void cfi_expression_cfa(struct cursor code, struct cfi_state *ret)
 		ret->aux = aux;
 		return;
 	}
+	if (cfi_expression_indexed(code, ret))
+		return;
 	if (!cfi_expression_plain(&code, &s))
 		s.cfa = CFI_CFA_OTHER;
 	*ret = s;
@@ -149,8 +175,10 @@ static bool cfi_rule_cfa(enum cfi_arch arch, const struct cfi_state *s, struct u
 		return arch == CFI_X86_64;
 	}
 	ret->cfa_offset = (int32_t)s->cfa_offset;
-	if (s->cfa == CFI_CFA_DEREF) {
-		ret->cfa = UNWIND_CFA_DEREF;
+	if (s->cfa == CFI_CFA_DEREF || s->cfa == CFI_CFA_INDEXED) {
+		ret->cfa = s->cfa == CFI_CFA_DEREF ? UNWIND_CFA_DEREF : UNWIND_CFA_INDEXED;
+		if (s->cfa == CFI_CFA_INDEXED && arch != CFI_X86_64)
+			return false;
 		ret->reg = (uint8_t)s->cfa_reg;
 		ret->aux = (int32_t)s->aux;
 	} else if (s->cfa_reg == sp || s->cfa_reg == fp) {

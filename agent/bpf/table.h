@@ -72,6 +72,8 @@ enum unwind_cfa {
 	UNWIND_CFA_FP,   /* fp + cfa_offset */
 	UNWIND_CFA_REG, /* reg + cfa_offset; only of an interrupted frame, whose registers are known */
 	UNWIND_CFA_DEREF, /* *(reg + cfa_offset) + aux; reg sp or fp, else as UNWIND_CFA_REG */
+	/* *(sp + 8 * reg + cfa_offset) + aux; as UNWIND_CFA_REG. OpenSSL's bn_mul_mont. */
+	UNWIND_CFA_INDEXED,
 	/*
 	 * A function that keeps a frame pointer in the usual way; its rows are one. aux: offset in the
 	 * row of its "push fp", or -1 when the row begins behind the prologue. x86-64: rows are
@@ -94,7 +96,7 @@ enum unwind_where {
 /* DWARF register numbers of x86-64 (System V ABI figure 3.36) are what reg and IN_REG hold. */
 struct unwind_rule {
 	__u8 cfa; /* enum unwind_cfa */
-	__u8 reg; /* UNWIND_CFA_REG, UNWIND_CFA_DEREF */
+	__u8 reg; /* UNWIND_CFA_REG, UNWIND_CFA_DEREF, UNWIND_CFA_INDEXED */
 	__u8 fp;  /* enum unwind_where */
 	__u8 ra;  /* enum unwind_where; SAME: in the link register (aarch64) */
 	__s32 cfa_offset;

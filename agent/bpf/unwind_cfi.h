@@ -137,6 +137,8 @@ static inline int unwind_deref(
 
 	if (end != UNWIND_GO_ON)
 		return end;
+	if (rule->cfa == UNWIND_CFA_INDEXED)
+		c->cfa = s->sp + sizeof(word) * c->cfa;
 	if (UNWIND_READ(s, &word, sizeof(word), c->cfa + (__u64)(__s64)rule->cfa_offset) != 0)
 		return unwind_unreadable(s);
 	c->cfa = word + (__u64)(__s64)rule->aux;
@@ -165,6 +167,7 @@ static inline int unwind_apply(
 		c->cfa += (__u64)(__s64)rule->cfa_offset;
 		return end;
 	case UNWIND_CFA_DEREF:
+	case UNWIND_CFA_INDEXED:
 		return unwind_deref(s, rule, c);
 	case UNWIND_CFA_FP_SHAPE:
 		unwind_fp_shape(s, rule->aux, into, c);

@@ -253,6 +253,10 @@ static void describe(char *at, size_t size, const struct unwind_rule *r)
 		(void)snprintf(cfa, sizeof(cfa), "*(r%d%+d)%+d%s%s", r->reg, r->cfa_offset, r->aux,
 			fp, ra);
 		break;
+	case UNWIND_CFA_INDEXED:
+		(void)snprintf(cfa, sizeof(cfa), "*(sp+8*r%d%+d)%+d%s%s", r->reg, r->cfa_offset,
+			r->aux, fp, ra);
+		break;
 	case UNWIND_CFA_FP_SHAPE:
 		(void)snprintf(cfa, sizeof(cfa), "shape%+d", r->aux);
 		break;

@@ -225,6 +225,9 @@ static struct frame by_rule(
 	else if (r.cfa == UNWIND_CFA_DEREF)
 		ret.cfa = word_at(reg(r.reg) + (uint64_t)(int64_t)r.cfa_offset) +
 			  (uint64_t)(int64_t)r.aux;
+	else if (r.cfa == UNWIND_CFA_INDEXED)
+		ret.cfa = word_at(reg(SP) + 8 * reg(r.reg) + (uint64_t)(int64_t)r.cfa_offset) +
+			  (uint64_t)(int64_t)r.aux;
 	else if (r.cfa == UNWIND_CFA_PLT)
 		ret.cfa = reg(SP) + 8 + ((int32_t)(pc & 15) >= r.aux ? 8 : 0);
 	ret.fp = reg(FP);

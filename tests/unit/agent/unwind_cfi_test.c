@@ -209,6 +209,29 @@ Test(unwind_cfi, a_realigned_frame_finds_its_cfa_in_memory)
 	cr_assert_eq(s.pc, TEXT_BASE + 3);
 }
 
+Test(unwind_cfi, a_cfa_that_stands_at_an_index_is_found_in_interrupted_frames_only)
+{
+	struct unwind_state s = state(0x10, 4, 5);
+
+	lay_rule((struct unwind_rule){.cfa = UNWIND_CFA_INDEXED,
+		.reg = 9,
+		.cfa_offset = 8,
+		.aux = 8,
+		.fp = UNWIND_AT_CFA,
+		.fp_offset = -24,
+		.ra = UNWIND_AT_CFA,
+		.ra_offset = -8});
+	s.regs[9] = 11;
+	stack[4 + 11 + 1] = at(40);
+	stack[38] = 0x7770;
+	stack[40] = TEXT_BASE + 3;
+	cr_assert_eq(unwind_step_cfi(&s), UNWIND_GO_ON);
+	cr_assert_eq(s.pc, TEXT_BASE + 3);
+	cr_assert_eq(s.sp, at(41));
+	cr_assert_eq(s.fp, 0x7770);
+	cr_assert_eq(unwind_step_cfi(&s), SAMPLE_END_UNSUPPORTED);
+}
+
 Test(unwind_cfi, a_shape_of_frame_pointers_knows_its_prologue_body_and_ret)
 {
 	static const struct {
