@@ -6,7 +6,7 @@
  *	unwind_differential [--name N] [--seconds S] [--samples N] [--steps N] [--seed N] [--save F] -- PROGRAM...
  *	unwind_differential [--name N] --replay F
  *
- * `--fault` makes our tables wrong in one rule of 16, to see that it is noticed.
+ * `--fault` makes our tables wrong in one rule of 4, to see that it is noticed.
  *
  * COUNTED are frames: the longer of the two stacks. Those up to the first difference agree, all behind it do
  * not, and belong to its class: who ended and why, or that callers differ. Exit 0: at least 99.9 % agree, not
@@ -209,6 +209,9 @@ static void compare(struct tally *t, const struct diff_space *space, struct diff
 	else if (common == libdw.count)
 		snprintf(class, sizeof(class), "libdw ended (%s) in %s, ours went on to %s",
 			libdw.end, file, ours.is_complete ? "the first frame" : ours.end);
+	else if (common == ours.count && !maps_find(&space->maps, libdw.pcs[common]))
+		snprintf(class, sizeof(class),
+			"libdw alone went on to no code, ours ended (%s) in %s", ours.end, file);
 	else if (common == ours.count)
 		snprintf(class, sizeof(class), "ours ended (%s) in %s, libdw went on%s", ours.end,
 			file, libdw.is_complete ? " to a first frame" : "");

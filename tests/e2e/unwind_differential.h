@@ -71,7 +71,7 @@ int diff_ours_space(const struct diff_space *space); /* 0 or -errno */
 void diff_ours_walk(struct diff_sample *s, struct diff_walk *ret);
 int diff_libdw_space(const struct diff_space *space);
 void diff_libdw_walk(struct diff_sample *s, struct diff_walk *ret);
-extern bool diff_ours_fault;   /* one rule of 16 is wrong */
+extern bool diff_ours_fault;   /* one rule of 4 is wrong */
 void diff_ours_print(FILE *f); /* what tables were made */
 
 #endif

@@ -95,7 +95,7 @@ static uint16_t place_rule(const struct unwind_rule *rule)
 	if (placed_rules == TABLE_RULES_MAX)
 		return TABLE_RULE_NONE;
 	rules[placed_rules] = *rule;
-	if (diff_ours_fault && placed_rules % 16 == 15)
+	if (diff_ours_fault && placed_rules % 4 == 3)
 		rules[placed_rules].cfa_offset += 8;
 	return (uint16_t)placed_rules++;
 }
