@@ -34,7 +34,8 @@ int cfi_open(int fd, const char **why, struct cfi **ret)
 		r = cfi_index_open(c, &c->sources[i]);
 		*why = r == -ENOBUFS ? "too many FDEs" : "CFI cannot be read";
 	}
-	if (r == 0 && c->sources[CFI_EH_FRAME].count + c->sources[CFI_DEBUG_FRAME].count == 0) {
+	if (r == 0 && c->sources[CFI_EH_FRAME].count + c->sources[CFI_DEBUG_FRAME].count == 0 &&
+		!cfi_bare_read_all(c)) {
 		*why = "no CFI";
 		r = -ENODATA;
 	}
@@ -283,7 +284,7 @@ static int cfi_compile_once(struct cfi *c, uint64_t index, struct cfi_chunk *ret
 	w->covered_end = w->start;
 	ret->row_count = 0;
 	ret->rule_count = 0;
-	int r = cfi_merge(w);
+	int r = c->bare_signal ? cfi_bare_rows(w) : cfi_merge(w);
 
 	if (r < 0)
 		ret->row_count = 0;

@@ -74,7 +74,9 @@ struct cfi {
 	struct cfi_segment segments[CFI_SEGMENTS_MAX];
 	size_t segment_count;
 	struct cfi_section hdr;
-	uint64_t got; /* 0: none */
+	uint64_t got;         /* 0: none */
+	uint64_t bare_signal; /* cfi_bare.c: the trampoline; 0: an ordinary file */
+	bool bare_has_frames;
 	struct cfi_source sources[CFI_SOURCES];
 	struct cfi_plt plts[CFI_PLTS_MAX]; /* by start */
 	size_t plt_count;
@@ -84,7 +86,8 @@ enum cfi_how {
 	CFI_UNSET,
 	CFI_SAME,
 	CFI_UNDEFINED,
-	CFI_AT_CFA, /* at cfa + offset */
+	CFI_AT_CFA,  /* at cfa + offset */
+	CFI_AT_BASE, /* at the register that the CFA is relative to + offset */
 	CFI_IN_REG,
 	CFI_AT_REG, /* at reg + offset */
 	CFI_OTHER,
@@ -216,6 +219,11 @@ int cfi_index_get(struct cfi_work *w, const struct cfi_source *s, size_t i, uint
 	uint64_t *ret_entry);
 /* The last entry that begins at or before vaddr, 0 if none does. */
 int cfi_index_seek(struct cfi_work *w, const struct cfi_source *s, uint64_t vaddr, size_t *ret);
+
+/* --- cfi_bare.c --- */
+/* Whether a file without CFI is a vdso of aarch64. */
+bool cfi_bare_read_all(struct cfi *c);
+int cfi_bare_rows(struct cfi_work *w);
 
 /* --- cfi_program.c --- */
 void cfi_program_init(struct cfi_program *p, const struct cfi *c, const struct cfi_cie *cie,

@@ -115,6 +115,10 @@ static struct cfi_place cfi_rule_place(const struct cfi_state *s, struct cfi_pla
 	if (p.how == CFI_AT_REG && s->cfa == CFI_CFA_REG && p.reg == s->cfa_reg &&
 		!__builtin_sub_overflow(p.offset, s->cfa_offset, &p.offset))
 		p.how = CFI_AT_CFA;
+	/* The frame record of aarch64 lies at its frame's low end, in a large frame far from the CFA. */
+	if (p.how == CFI_AT_CFA && s->cfa == CFI_CFA_REG && p.offset < INT16_MIN &&
+		!__builtin_add_overflow(p.offset, s->cfa_offset, &p.offset))
+		p.how = CFI_AT_BASE;
 	if (p.how != CFI_IN_REG && (p.offset < INT16_MIN || p.offset > INT16_MAX))
 		p.how = CFI_OTHER;
 	if (p.how == CFI_IN_REG && p.reg > INT16_MAX)
@@ -132,6 +136,9 @@ static void cfi_rule_fp(uint64_t fp, const struct cfi_state *s, struct unwind_ru
 	} else if (p.how == CFI_AT_CFA || (p.how == CFI_AT_REG && p.reg == fp)) {
 		ret->fp = p.how == CFI_AT_CFA ? UNWIND_AT_CFA : UNWIND_AT_FP;
 		ret->fp_offset = (int16_t)p.offset;
+	} else if (p.how == CFI_AT_BASE) {
+		ret->fp = UNWIND_AT_BASE;
+		ret->fp_offset = (int16_t)p.offset;
 	} else if (p.how == CFI_IN_REG) {
 		ret->fp = UNWIND_IN_REG;
 		ret->fp_offset = (int16_t)p.reg;
@@ -146,6 +153,11 @@ static bool cfi_rule_ra(enum cfi_arch arch, const struct cfi_cie *cie, const str
 
 	if (p.how == CFI_AT_CFA) {
 		ret->ra = UNWIND_AT_CFA;
+		ret->ra_offset = (int16_t)p.offset;
+		return true;
+	}
+	if (has_lr && p.how == CFI_AT_BASE) {
+		ret->ra = UNWIND_AT_BASE;
 		ret->ra_offset = (int16_t)p.offset;
 		return true;
 	}

@@ -153,8 +153,8 @@ static void helper_cfi_rule_get(struct cursor *c, struct unwind_rule *ret)
 	ret->ra_offset = (int16_t)cursor_u16(c);
 	ret->aux = (int32_t)cursor_u32(c);
 	/* reg is any number: who reads it compares it with the registers known. */
-	if (ret->cfa > UNWIND_CFA_UNSUPPORTED || ret->fp > UNWIND_UNDEFINED ||
-		ret->ra > UNWIND_UNDEFINED)
+	if (ret->cfa > UNWIND_CFA_UNSUPPORTED || ret->fp > UNWIND_AT_BASE ||
+		ret->ra > UNWIND_AT_BASE)
 		cursor_fail(c);
 }
 

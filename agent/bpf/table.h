@@ -91,9 +91,10 @@ enum unwind_where {
 	UNWIND_IN_REG,    /* in register ra_offset or fp_offset; interrupted frames only */
 	UNWIND_AT_FP,     /* fp only: at fp + fp_offset; realigned stacks, with UNWIND_CFA_DEREF */
 	UNWIND_UNDEFINED, /* fp only: gone; what needs it ends the walk */
+	UNWIND_AT_BASE,   /* aarch64: at cfa - cfa_offset + offset; frames above 32 KB */
 };
 
-/* DWARF register numbers of x86-64 (System V ABI figure 3.36) are what reg and IN_REG hold. */
+/* DWARF register numbers (x86-64: System V ABI figure 3.36; aarch64: AADWARF64 4.1) are what reg and IN_REG hold. */
 struct unwind_rule {
 	__u8 cfa; /* enum unwind_cfa */
 	__u8 reg; /* UNWIND_CFA_REG, UNWIND_CFA_DEREF, UNWIND_CFA_INDEXED */

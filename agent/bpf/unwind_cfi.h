@@ -38,6 +38,7 @@ enum {
 /* What a rule comes to at one pc. */
 struct unwind_caller {
 	__u64 cfa;
+	__u64 base;                 /* ARCH_HAS_LR: what the CFA is relative to */
 	__u64 fp_offset, ra_offset; /* signed, wrap; or register numbers */
 	__u32 fp, ra;               /* enum unwind_where */
 };
@@ -196,11 +197,15 @@ static inline int unwind_caller_fp(
 		return UNWIND_GO_ON;
 	if (c->fp == UNWIND_IN_REG)
 		return unwind_register(s, c->fp_offset, ret);
-	if (c->fp != UNWIND_AT_CFA && c->fp != UNWIND_AT_FP) {
+	if (c->fp != UNWIND_AT_CFA && c->fp != UNWIND_AT_FP &&
+		!(ARCH_HAS_LR && c->fp == UNWIND_AT_BASE)) {
 		*ret = UNWIND_FP_GONE;
 		return UNWIND_GO_ON;
 	}
-	at = (c->fp == UNWIND_AT_FP ? s->fp : c->cfa) + c->fp_offset;
+	at = c->fp == UNWIND_AT_FP ? s->fp : c->cfa;
+	if (ARCH_HAS_LR && c->fp == UNWIND_AT_BASE)
+		at = c->base;
+	at += c->fp_offset;
 	return UNWIND_READ(s, ret, sizeof(*ret), at) == 0 ? UNWIND_GO_ON : unwind_unreadable(s);
 }
 
@@ -211,6 +216,9 @@ static inline int unwind_caller_pc(
 
 	if (c->ra == UNWIND_AT_CFA) {
 		if (UNWIND_READ(s, ret, sizeof(*ret), c->cfa + c->ra_offset) != 0)
+			return unwind_unreadable(s);
+	} else if (ARCH_HAS_LR && c->ra == UNWIND_AT_BASE) {
+		if (UNWIND_READ(s, ret, sizeof(*ret), c->base + c->ra_offset) != 0)
 			return unwind_unreadable(s);
 	} else if (c->ra == UNWIND_IN_REG) {
 		end = unwind_register(s, c->ra_offset, ret);
@@ -263,6 +271,8 @@ static inline int unwind_by_rule(struct unwind_state *s)
 	if (rule->cfa == UNWIND_CFA_SIGNAL)
 		return unwind_signal(s);
 	end = unwind_apply(s, rule, s->into, &c);
+	if (ARCH_HAS_LR)
+		c.base = c.cfa - (__u64)(__s64)rule->cfa_offset;
 	return end == UNWIND_GO_ON ? unwind_follow(s, &c) : end;
 }
 

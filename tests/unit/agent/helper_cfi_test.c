@@ -87,7 +87,7 @@ Test(helper_cfi, what_a_table_does_not_promise_is_refused)
 	refused("a rule that is not there");
 	chunk.rules[1].cfa = UNWIND_CFA_UNSUPPORTED + 1;
 	refused("a kind of CFA that nobody knows");
-	chunk.rules[1].fp = UNWIND_UNDEFINED + 1;
+	chunk.rules[1].fp = UNWIND_AT_BASE + 1;
 	refused("a place of the frame pointer that nobody knows");
 	chunk.rules[1].ra = UINT8_MAX;
 	refused("a place of the return address that nobody knows");
