@@ -26,7 +26,8 @@ struct deferred_slot {
 	__u32 attempts;
 	__u64 weight_ns;
 	__u64 stack_start, stack_size;
-	__u32 text; /* the byte of code at the pc, or 0 */
+	__u64 stack_holes; /* see struct stack_window */
+	__u32 text;        /* the byte of code at the pc, or 0 */
 	__u32 has_tables;
 	__u8 head[DEFERRED_HEAD_SIZE]; /* struct stack_record and the kernel's frames */
 	struct unwind_state user;      /* where the walk begins */
@@ -113,25 +114,32 @@ static long take_slot(__u32 i, struct slot_search *search)
 	return 1;
 }
 
-/* The stack from sp on, page by page, as far as it can be read. */
+/*
+ * The stack from sp on, page by page, as far as it can be read. A page in the middle may never have been touched,
+ * such as those of a large array: it is a hole, and frames above it are kept.
+ */
 static __always_inline void keep_stack(struct deferred_slot *slot)
 {
 	__u64 at = slot->user.sp;
 	__u64 first = DEFERRED_PAGE - (at & (DEFERRED_PAGE - 1));
-	__u64 size = 0;
+	__u64 size = 0, holes = 0;
 
 	if (bpf_probe_read_user(slot->stack, first, (const void *)at) == 0) {
 		size = first;
 #pragma GCC unroll 8
 		for (int i = 0; i < DEFERRED_STACK_SIZE / DEFERRED_PAGE - 1; i++) {
-			if (bpf_probe_read_user(slot->stack + first + i * DEFERRED_PAGE,
-				    DEFERRED_PAGE, (const void *)(at + size)) != 0)
-				break;
-			size += DEFERRED_PAGE;
+			__u64 before = first + i * DEFERRED_PAGE;
+
+			if (bpf_probe_read_user(slot->stack + before, DEFERRED_PAGE,
+				    (const void *)(at + before)) == 0)
+				size = before + DEFERRED_PAGE;
+			else
+				holes |= 2ULL << i;
 		}
 	}
 	slot->stack_start = at;
 	slot->stack_size = size;
+	slot->stack_holes = holes;
 }
 
 /* Keeps s, whose walk.state is where its walk begins. False: no slot is free. */
@@ -178,6 +186,7 @@ static long resume_one(__u32 i, void *unused)
 	w->window.kept = (__u64)slot->stack;
 	w->window.kept_start = slot->stack_start;
 	w->window.kept_size = slot->stack_size;
+	w->window.kept_holes = slot->stack_holes;
 	w->kept_text = slot->text;
 	w->kept_text_at = slot->user.pc;
 	walk_begin(s);

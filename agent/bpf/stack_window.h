@@ -18,20 +18,25 @@ struct stack_window {
 	__u64 wall;        /* a page that could not be read */
 	__u64 kept; /* address of the kept copy in the kernel; 0: none, the task's own memory */
 	__u64 kept_start, kept_size; /* what user addresses it has */
+	__u64 kept_holes;            /* bit i: page i from the first one of it could not be read */
 	__u8 bytes[STACK_WINDOW_SIZE + STACK_WINDOW_READ_MAX];
 };
 
 static __noinline int stack_window_copy_kept(struct stack_window *w, __u64 at)
 {
 	__u64 offset = at - w->kept_start;
+	__u64 page = at / STACK_WINDOW_SIZE - w->kept_start / STACK_WINDOW_SIZE;
 	__u64 size;
 
 	w->size = 0;
-	if (offset >= w->kept_size)
+	if (offset >= w->kept_size || (w->kept_holes >> (page & 63) & 1))
 		return -1;
 	size = w->kept_size - offset;
 	if (size > STACK_WINDOW_SIZE)
 		size = STACK_WINDOW_SIZE;
+	if ((w->kept_holes >> ((page + 1) & 63) & 1) &&
+		size > STACK_WINDOW_SIZE - (at & (STACK_WINDOW_SIZE - 1)))
+		size = STACK_WINDOW_SIZE - (at & (STACK_WINDOW_SIZE - 1));
 	if (bpf_probe_read_kernel(w->bytes, size, (const void *)(w->kept + offset)) != 0)
 		return -1;
 	w->start = at;
