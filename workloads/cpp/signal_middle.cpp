@@ -30,11 +30,14 @@ BURN_FUNCTION void on_signal(int)
 
 BURN_FUNCTION uint64_t interrupted_caller(uint64_t x, truth::function &f)
 {
+	const timespec none = {};
 	sigset_t prof;
 	sigemptyset(&prof);
 	sigaddset(&prof, SIGPROF);
 	for (uint64_t i = 0; i < chunks; i++) {
 		truth::meter m;
+		/* One that came meanwhile would be taken in pthread_sigmask. */
+		(void)sigtimedwait(&prof, nullptr, &none);          /* mostly there is none */
 		(void)pthread_sigmask(SIG_UNBLOCK, &prof, nullptr); /* cannot fail with this how */
 		x = interrupted_work(x, chunk);
 		(void)pthread_sigmask(SIG_BLOCK, &prof, nullptr);
