@@ -64,7 +64,8 @@ int sink_open(struct sink *s, const char *path)
 	if (is_region) {
 		/* Mapped until the machine is switched off. */
 		memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		if (memory == MAP_FAILED)
+		/* Its 16,384 pages would be copied by each fork and torn down by each exec. */
+		if (memory == MAP_FAILED || madvise(memory, (size_t)size, MADV_DONTFORK) < 0)
 			return -errno;
 		memcpy(&h, memory, sizeof(h));
 	} else if (pread(fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h)) {
