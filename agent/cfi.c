@@ -203,6 +203,8 @@ static int cfi_function(struct cfi_work *w, const struct cfi_source *s, const st
 		r = cfi_rows_put(w, first, f.start, end, &unsupported);
 	}
 	if (r == 0)
+		r = cfi_call(w, s, first, end);
+	if (r == 0)
 		r = cfi_shape(w, first, end);
 	if (r == 0)
 		cfi_rows_end(w, first, end);

@@ -1,7 +1,8 @@
 /*
  * What the files of the CFI compiler share: cfi_elf.c finds sections, cfi_read.c reads them in
  * windows, cfi_fde.c finds the FDEs of an address, cfi_cie.c decodes their heads, cfi_program.c runs their
- * instructions, cfi_rule.c turns states into rules, cfi_rows.c and cfi_shape.c collect rows, cfi.c drives.
+ * instructions, cfi_rule.c turns states into rules, cfi_call.c adds what a rule needs of a callee, cfi_rows.c
+ * and cfi_shape.c collect rows, cfi.c drives.
  */
 #ifndef AGENT_CFI_INTERNAL_H
 #define AGENT_CFI_INTERNAL_H
@@ -252,6 +253,11 @@ int cfi_rows_plt(struct cfi_work *w, const struct cfi_plt *p, uint64_t end);
 /* Index of the rule in out->rules, or -ENOBUFS. */
 int cfi_rows_rule(struct cfi_work *w, const struct unwind_rule *r);
 
+/* --- cfi_call.c: rows for calls in rows whose CFA hangs on rbx; 0 or -errno --- */
+int cfi_call(struct cfi_work *w, const struct cfi_source *s, size_t first, uint64_t end);
+
+/* Reads the chunk's text; bytes that the file does not have are 0. */
+int cfi_shape_text(struct cfi_work *w);
 /* --- cfi_shape.c: makes one row of those from first on, if they have the shape; 0 or -errno --- */
 int cfi_shape(struct cfi_work *w, size_t first, uint64_t end);
 

@@ -22,8 +22,7 @@
 
 enum { CFI_SHAPE_ENDBR_SIZE = 4, CFI_SHAPE_PROLOGUE = 4, CFI_SHAPE_RET = 0xc3 };
 
-/* Bytes that the file does not have are 0. */
-static int cfi_shape_text(struct cfi_work *w)
+int cfi_shape_text(struct cfi_work *w)
 {
 	uint64_t offset = 0;
 	uint64_t left = 0;

@@ -391,6 +391,33 @@ Test(cfi, knows_where_go_saves_the_frame_pointer)
 	cr_expect_str_eq(image_rows(&image, 1), "error 61");
 }
 
+/* At 0x10 a caller by rbx + 32 whose call ends at 0x2a; at 0x80 what it calls. */
+static void put_caller_by_rbx(const char *callee, size_t size)
+{
+	size_t cie = image_usual_cie(&image);
+
+	memcpy(image.text + 0x25, BYTES("\xe8\x56\0\0\0"));
+	image_fde(&image, cie, IMAGE_TEXT + 0x10, 0x30, BYTES("\x41\x0c\x03\x20"));
+	image_fde(&image, cie, IMAGE_TEXT + 0x80, 0x40, callee, size);
+}
+
+Test(cfi, finds_rbx_of_a_caller_where_its_callee_has_saved_it)
+{
+	put_caller_by_rbx(BYTES("\x42\x0e\x10\x83\x02\x42\xc3"));
+	cr_expect_str_eq(image_rows(&image, 1),
+		"0:none 10:sp+8 11:r3+32 29:*(r7-16)+32 2a:r3+32 40:none 80:sp+8 82:sp+16 c0:none");
+}
+
+Test(cfi, keeps_a_caller_by_rbx_whose_callee_says_two_places_or_none)
+{
+	put_caller_by_rbx(BYTES("\x42\x83\x02\x42\x83\x03"));
+	cr_expect_str_eq(image_rows(&image, 1), "0:none 10:sp+8 11:r3+32 40:none 80:sp+8 c0:none");
+	memset(&image, 0, sizeof(image));
+	put_caller_by_rbx(BYTES("\x42\x86\x02"));
+	cr_expect_str_eq(image_rows(&image, 1),
+		"0:none 10:sp+8 11:r3+32 40:none 80:sp+8 82:sp+8,fp@-16 c0:none");
+}
+
 Test(cfi, knows_go_s_signal_restorer_by_its_bytes_from_one_before_it)
 {
 	put_debug_frame();
