@@ -13,7 +13,7 @@
 #include "agent/cfi_internal.h"
 #include "base/def.h"
 
-enum { CFI_CALL_RBX = 3, CFI_CALL_OPCODE = 0xe8, CFI_CALL_SIZE = 5 };
+enum { CFI_CALL_RBX = 3, CFI_CALL_OPCODE = 0xe8, CFI_CALL_SIZE = 5, CFI_CALL_TRIES_MAX = 16 };
 
 /* Where the function at target has saved rbx, from its CFA; false: nowhere, or at several places. */
 static bool cfi_call_saved(
@@ -72,10 +72,13 @@ static int cfi_call_put(struct cfi_work *w, size_t i, uint64_t behind, uint64_t 
 	return 0;
 }
 
-/* The first call of the row; what it has behind that is a row of its own then. */
+/* The first such call of the row; what it has behind that is a row of its own then. */
 static int cfi_call_row(struct cfi_work *w, const struct cfi_source *s, size_t i, uint64_t next)
 {
-	for (uint64_t at = w->out->rows[i].offset; at + CFI_CALL_SIZE <= next; at++) {
+	unsigned tries = 0;
+
+	for (uint64_t at = w->out->rows[i].offset;
+		at + CFI_CALL_SIZE <= next && tries < CFI_CALL_TRIES_MAX; at++) {
 		uint64_t behind = at + CFI_CALL_SIZE;
 		int32_t distance;
 		int64_t saved;
@@ -85,6 +88,7 @@ static int cfi_call_row(struct cfi_work *w, const struct cfi_source *s, size_t i
 		memcpy(&distance, &w->text[at + 1], sizeof(distance));
 		uint64_t target = w->start + behind + (uint64_t)(int64_t)distance;
 
+		tries++;
 		if (cfi_is_code(w->c, target) && cfi_call_saved(w, s, target, &saved))
 			return cfi_call_put(w, i, behind, next, saved);
 	}
