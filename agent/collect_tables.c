@@ -19,6 +19,7 @@ enum { TABLES_FILE_MAX = 1 << 20 };
 struct collect_tables {
 	struct collect_bpf *skel;
 	struct tables *tables;
+	struct bpf_link *room_link; /* NULL: replaced code is not seen */
 	uint64_t misses;
 	uint64_t last_tick_ns, last_resume_ns;
 	bool is_changed; /* tables, since deferred samples were walked */
@@ -41,7 +42,9 @@ int collect_tables_prepare(struct collect_bpf *skel, bool with_tables, uint64_t 
 		r = bpf_map__set_max_entries(entries[i], 1);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(values); i++)
 		r = bpf_map__set_value_size(values[i], sizeof(uint64_t));
-	return r < 0 ? r : bpf_program__set_autoload(skel->progs.resume, false);
+	if (r == 0)
+		r = bpf_program__set_autoload(skel->progs.resume, false);
+	return r < 0 ? r : bpf_program__set_autoload(skel->progs.on_room, false);
 }
 
 int collect_tables_new(struct collect_bpf *skel, uint32_t budget_mb, struct helper *helper,
@@ -65,6 +68,11 @@ int collect_tables_new(struct collect_bpf *skel, uint32_t budget_mb, struct help
 		free(t);
 		return r;
 	}
+	/* Before any list is read. */
+	t->room_link = bpf_program__attach(skel->progs.on_room);
+	if (!t->room_link)
+		log_warn("collect", "watch for replaced code", -errno,
+			"hint=\"what is loaded where something else was may get its names\"");
 	*ret = t;
 	return 0;
 }
@@ -73,6 +81,7 @@ void collect_tables_free(struct collect_tables *t)
 {
 	if (!t)
 		return;
+	(void)bpf_link__destroy(t->room_link); /* only closes */
 	tables_free(t->tables);
 	free(t);
 }

@@ -86,6 +86,7 @@ struct tables_process {
 	struct process_key key;
 	bool is_used;
 	bool is_gone; /* or an older image of a process that is there; forgotten at the next tick */
+	bool is_warm; /* from the recording before, which may have known it by another exec_id */
 	uint32_t list; /* handle; 0: none */
 	uint32_t generation;
 	uint32_t next;

@@ -88,7 +88,7 @@ static struct tables_process *tables_process_find(struct tables *t, const struct
 
 /*
  * Of one PID there is one process with one image: older ones go. True if key is itself older, by
- * a record that waited.
+ * a record that waited. What only the file of the recording before says is older than anything.
  */
 static bool tables_process_is_outdated(struct tables *t, const struct process_key *key)
 {
@@ -100,8 +100,9 @@ static bool tables_process_is_outdated(struct tables *t, const struct process_ke
 		at = p->next;
 		if (p->key.tgid != key->tgid || p->is_gone)
 			continue;
-		if (p->key.start_ns > key->start_ns ||
-			(p->key.start_ns == key->start_ns && p->key.exec_id > key->exec_id))
+		if (!p->is_warm &&
+			(p->key.start_ns > key->start_ns || (p->key.start_ns == key->start_ns &&
+								    p->key.exec_id > key->exec_id)))
 			return true;
 		tables_process_forget(t, p);
 	}

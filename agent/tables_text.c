@@ -125,7 +125,11 @@ static void tables_warm_process(struct tables *t, const struct tables_line *l)
 	if (l->count != 3 || l->fields[0] == 0 || l->fields[0] > INT32_MAX || key.start_ns == 0 ||
 		l->fields[2] > UINT32_MAX)
 		return;
-	(void)tables_process_get(t, &key); /* if it is not there, there is nothing to warm */
+
+	struct tables_process *p = tables_process_get(t, &key);
+
+	if (p) /* else there is nothing to warm */
+		p->is_warm = true;
 }
 
 /* Slot + 1 of a file that a process of today maps, or 0. */

@@ -54,6 +54,7 @@
 
 #include "agent/bpf/deferred.h"
 #include "agent/bpf/filter.h"
+#include "agent/bpf/remap.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -186,7 +187,7 @@ static __always_inline void fill_names(struct stack_record *r, struct task_struc
 	/* An unreadable leader leaves zeroes. */
 	(void)bpf_probe_read_kernel(r->process_comm, sizeof(r->process_comm), &leader->comm);
 	r->key.start_ns = leader->start_boottime;
-	r->key.exec_id = leader->self_exec_id;
+	r->key.exec_id = remap_exec_id(leader);
 	r->key.tgid = task->tgid;
 	r->key.tid = key_tids ? task->pid : 0;
 	r->key.pad = 0;
@@ -545,6 +546,22 @@ SEC("syscall")
 int name_addresses(void *ctx)
 {
 	bpf_loop(NAME_BATCH_MAX, name_one, 0, 0);
+	return 0;
+}
+
+/* See remap.h. */
+SEC("tp_btf/vm_unmapped_area")
+int BPF_PROG(on_room, unsigned long start, struct vm_unmapped_area_info *info)
+{
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+	struct remap_key key = {.start_ns = leader->start_boottime, .tgid = leader->tgid};
+	struct process_key image = {.start_ns = key.start_ns, .tgid = key.tgid};
+	struct table_process *p;
+
+	image.exec_id = remap_exec_id(leader);
+	p = bpf_map_lookup_elem(&procs, &image);
+	if (p && unwind_is_user(start) && remap_replaces(p, start, start + info->length))
+		remap_note(&key);
 	return 0;
 }
 

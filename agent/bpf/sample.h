@@ -58,7 +58,7 @@ struct stack_key {
 			 */
 	__u32 tgid;
 	__u32 tid;     /* 0 unless asked for: one thread's stacks count with its siblings' */
-	__u32 exec_id; /* task_struct.self_exec_id of the leader: exec generation */
+	__u32 exec_id; /* which image of the process: remap.h */
 	__u32 pad;
 };
 

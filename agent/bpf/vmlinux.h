@@ -82,6 +82,10 @@ struct mm_struct {
 	unsigned long task_size;
 };
 
+struct vm_unmapped_area_info {
+	unsigned long length;
+};
+
 #ifdef __TARGET_ARCH_arm64
 struct pt_regs___kernel {
 	int syscallno;

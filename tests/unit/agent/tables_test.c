@@ -447,6 +447,21 @@ Test(tables, no_text_can_do_more_than_warm_nothing)
 	tables_fixture_done(&s);
 }
 
+Test(tables, what_was_saved_of_a_process_gives_way_to_what_the_kernel_says)
+{
+	struct tables_fixture s;
+	uint64_t pc = (uintptr_t)dlsym(RTLD_DEFAULT, "qsort");
+	char line[100];
+
+	tables_fixture_init(&s, BUDGET_MB);
+	(void)snprintf(line, sizeof(line), "process %u %llu %u\n", s.self.tgid,
+		(unsigned long long)s.self.start_ns, s.self.exec_id + 7);
+	tables_warm(s.t, line, strlen(line));
+	cr_assert(tables_fixture_find(&s, &s.self, pc).is_mapped,
+		"a file on disk made this process outdated for good");
+	tables_fixture_done(&s);
+}
+
 Test(tables, an_exec_replaces_what_its_process_was)
 {
 	struct tables_fixture s;
