@@ -35,7 +35,7 @@ int cfi_open(int fd, const char **why, struct cfi **ret)
 		*why = r == -ENOBUFS ? "too many FDEs" : "CFI cannot be read";
 	}
 	if (r == 0 && c->sources[CFI_EH_FRAME].count + c->sources[CFI_DEBUG_FRAME].count == 0 &&
-		!cfi_bare_read_all(c)) {
+		!cfi_bare_find(c)) {
 		*why = "no CFI";
 		r = -ENODATA;
 	}

@@ -10,12 +10,11 @@
  *
  * Any file of one chunk at most that has that trampoline and no CFI is taken for one.
  */
-#include <errno.h>
-
 #include "agent/cfi_internal.h"
 #include "base/def.h"
 
 enum {
+	CFI_BARE_WORDS = 256,
 	CFI_BARE_MOV_X8_139 = 0xd2801168,
 	CFI_BARE_SVC_0 = 0xd4000001u,
 	CFI_BARE_STP_MASK = 0x7fc07fff, /* stp x29, x30, [sp, ...], by pre-index or offset */
@@ -23,43 +22,40 @@ enum {
 	CFI_BARE_STP_OFFSET = 0x29007bfd,
 };
 
-static uint32_t cfi_bare_word(const uint8_t *at)
+/* Where the text of a file of one chunk lies. */
+static bool cfi_bare_is_small(const struct cfi *c, uint64_t *ret_offset)
 {
-	uint32_t word;
+	uint64_t size = c->text_end - c->text_start, left;
 
-	memcpy(&word, at, sizeof(word));
-	return word;
+	return c->arch == CFI_AARCH64 && c->text_start % 4 == 0 && size <= CFI_CHUNK_SIZE &&
+	       c->text_start >> TABLE_CHUNK_SHIFT == (c->text_end - 1) >> TABLE_CHUNK_SHIFT &&
+	       cfi_file_offset(c, c->text_start, ret_offset, &left) && left >= size;
 }
 
-/* The text of a small file. Its size, or -errno. */
-static ssize_t cfi_bare_read(const struct cfi *c, uint8_t text[CFI_CHUNK_SIZE])
+static void cfi_bare_look(struct cfi *c, uint64_t vaddr, uint32_t before, uint32_t word)
 {
-	uint64_t size = c->text_end - c->text_start, offset, left;
-	int r;
-
-	if (c->arch != CFI_AARCH64 || size > CFI_CHUNK_SIZE || c->text_start % 4 != 0 ||
-		c->text_start >> TABLE_CHUNK_SHIFT != (c->text_end - 1) >> TABLE_CHUNK_SHIFT ||
-		!cfi_file_offset(c, c->text_start, &offset, &left) || left < size)
-		return -ENODATA;
-	r = cfi_pread(c, offset, text, size);
-	return r < 0 ? r : (ssize_t)size;
+	if (before == CFI_BARE_MOV_X8_139 && word == CFI_BARE_SVC_0 && vaddr - c->text_start >= 8)
+		c->bare_signal = vaddr - 4;
+	c->bare_has_frames |= (word & CFI_BARE_STP_MASK) == CFI_BARE_STP_PRE ||
+			      (word & CFI_BARE_STP_MASK) == CFI_BARE_STP_OFFSET;
 }
 
-bool cfi_bare_read_all(struct cfi *c)
+bool cfi_bare_find(struct cfi *c)
 {
-	_cleanup_(freep) uint8_t *text = malloc(CFI_CHUNK_SIZE);
-	ssize_t size = text ? cfi_bare_read(c, text) : -ENOMEM;
+	uint32_t words[CFI_BARE_WORDS], before = 0;
+	uint64_t size = c->text_end - c->text_start, offset;
 
-	c->bare_signal = 0;
-	c->bare_has_frames = false;
-	for (ssize_t i = 0; i + 8 <= size; i += 4) {
-		uint32_t word = cfi_bare_word(text + i);
+	if (!cfi_bare_is_small(c, &offset))
+		return false;
+	for (uint64_t at = 0; at + 4 <= size; at += sizeof(words)) {
+		size_t count = (size_t)MIN(size - at, sizeof(words)) / 4;
 
-		if (word == CFI_BARE_MOV_X8_139 && cfi_bare_word(text + i + 4) == CFI_BARE_SVC_0 &&
-			i >= 4)
-			c->bare_signal = c->text_start + (uint64_t)i;
-		c->bare_has_frames |= (word & CFI_BARE_STP_MASK) == CFI_BARE_STP_PRE ||
-				      (word & CFI_BARE_STP_MASK) == CFI_BARE_STP_OFFSET;
+		if (cfi_pread(c, offset + at, words, count * 4) < 0)
+			return false;
+		for (size_t i = 0; i < count; i++) {
+			cfi_bare_look(c, c->text_start + at + i * 4, before, words[i]);
+			before = words[i];
+		}
 	}
 	return c->bare_signal != 0;
 }

@@ -223,7 +223,7 @@ int cfi_index_seek(struct cfi_work *w, const struct cfi_source *s, uint64_t vadd
 
 /* --- cfi_bare.c --- */
 /* Whether a file without CFI is a vdso of aarch64. */
-bool cfi_bare_read_all(struct cfi *c);
+bool cfi_bare_find(struct cfi *c);
 int cfi_bare_rows(struct cfi_work *w);
 
 /* --- cfi_program.c --- */

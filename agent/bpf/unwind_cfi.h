@@ -7,8 +7,7 @@
  * WHICH ADDRESS IS LOOKED UP. A return address belongs to the call before it, which may be the last
  * instruction of its function (a noreturn callee): pc - 1. An interrupted pc and one restored from a signal
  * frame are exact. A thread in a system call stands behind its `syscall` instruction, which changes no
- * register that a CFA is made of: it is treated as a call, since that instruction, too, can be the last
- * of its CFI (__restore_rt, clone3, exit_group).
+ * register that a CFA is made of: it is treated as a call, since it, too, can end its CFI (__restore_rt).
  *
  * WHAT IS BELIEVED
  *  1. A CFA lies above the old stack pointer and in the user half: the stack climbs, so no cycle lasts.
@@ -16,12 +15,9 @@
  *  2. A signal frame may lead to another stack (sigaltstack), downwards, too.
  *  3. A return address lies in the user half; 0 is the first frame.
  *  4. Where there is no rule (no CFI, generated code, broken or unbuildable tables) a frame record is
- *     followed if its return address lies in an executable mapping; else the stack ends with the reason
- *     for which there was no rule.
- *  5. Registers other than sp and fp are known in interrupted frames only. So is the link register: a rule
- *     that leaves the return address in it is followed there, and nowhere else.
- *  6. A frame record of aarch64 does not say what sp its caller has. A rule by sp cannot be followed
- *     then; the next record can, since compilers for aarch64 keep one in each function that calls.
+ *     followed if its return address lies in an executable mapping; else that reason ends the stack.
+ *  5. Registers other than sp and fp, the link register among them, are known in interrupted frames only.
+ *  6. Behind a frame record of aarch64 sp is not known: there a rule by sp gives way to the next record.
  */
 #ifndef AGENT_BPF_UNWIND_CFI_H
 #define AGENT_BPF_UNWIND_CFI_H
@@ -38,7 +34,6 @@ enum {
 /* What a rule comes to at one pc. */
 struct unwind_caller {
 	__u64 cfa;
-	__u64 base;                 /* ARCH_HAS_LR: what the CFA is relative to */
 	__u64 fp_offset, ra_offset; /* signed, wrap; or register numbers */
 	__u32 fp, ra;               /* enum unwind_where */
 };
@@ -156,6 +151,14 @@ static inline int unwind_apply(
 	c->ra = rule->ra;
 	c->fp_offset = (__u64)(__s64)rule->fp_offset;
 	c->ra_offset = (__u64)(__s64)rule->ra_offset;
+	if (ARCH_HAS_LR && c->fp == UNWIND_AT_BASE) {
+		c->fp = UNWIND_AT_CFA;
+		c->fp_offset -= (__u64)(__s64)rule->cfa_offset;
+	}
+	if (ARCH_HAS_LR && c->ra == UNWIND_AT_BASE) {
+		c->ra = UNWIND_AT_CFA;
+		c->ra_offset -= (__u64)(__s64)rule->cfa_offset;
+	}
 	switch (rule->cfa) {
 	case UNWIND_CFA_SP:
 		c->cfa = s->sp + (__u64)(__s64)rule->cfa_offset;
@@ -197,15 +200,11 @@ static inline int unwind_caller_fp(
 		return UNWIND_GO_ON;
 	if (c->fp == UNWIND_IN_REG)
 		return unwind_register(s, c->fp_offset, ret);
-	if (c->fp != UNWIND_AT_CFA && c->fp != UNWIND_AT_FP &&
-		!(ARCH_HAS_LR && c->fp == UNWIND_AT_BASE)) {
+	if (c->fp != UNWIND_AT_CFA && c->fp != UNWIND_AT_FP) {
 		*ret = UNWIND_FP_GONE;
 		return UNWIND_GO_ON;
 	}
-	at = c->fp == UNWIND_AT_FP ? s->fp : c->cfa;
-	if (ARCH_HAS_LR && c->fp == UNWIND_AT_BASE)
-		at = c->base;
-	at += c->fp_offset;
+	at = (c->fp == UNWIND_AT_FP ? s->fp : c->cfa) + c->fp_offset;
 	return UNWIND_READ(s, ret, sizeof(*ret), at) == 0 ? UNWIND_GO_ON : unwind_unreadable(s);
 }
 
@@ -216,9 +215,6 @@ static inline int unwind_caller_pc(
 
 	if (c->ra == UNWIND_AT_CFA) {
 		if (UNWIND_READ(s, ret, sizeof(*ret), c->cfa + c->ra_offset) != 0)
-			return unwind_unreadable(s);
-	} else if (ARCH_HAS_LR && c->ra == UNWIND_AT_BASE) {
-		if (UNWIND_READ(s, ret, sizeof(*ret), c->base + c->ra_offset) != 0)
 			return unwind_unreadable(s);
 	} else if (c->ra == UNWIND_IN_REG) {
 		end = unwind_register(s, c->ra_offset, ret);
@@ -271,8 +267,6 @@ static inline int unwind_by_rule(struct unwind_state *s)
 	if (rule->cfa == UNWIND_CFA_SIGNAL)
 		return unwind_signal(s);
 	end = unwind_apply(s, rule, s->into, &c);
-	if (ARCH_HAS_LR)
-		c.base = c.cfa - (__u64)(__s64)rule->cfa_offset;
 	return end == UNWIND_GO_ON ? unwind_follow(s, &c) : end;
 }
 
