@@ -133,6 +133,11 @@ $(B)/obj/agent/bpf/%.bpf.o: agent/bpf/%.bpf.c $(DEPS_BUILD)
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
+# bench/unwind.sh makes its own; here it is built by `make check`, so that the agent's headers do not move away from it.
+$(B)/obj/bench/%.bpf.o: bench/%.bpf.c $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -c $< -o $@
 $(B)/gen/agent/bpf/%.skel.h: $(B)/obj/agent/bpf/%.bpf.o
 	@mkdir -p $(@D)
 	$(call say,SKEL,$@)
@@ -208,7 +213,7 @@ $(B)/workloads/tail_noreturn_nofp: workloads/cpp/tail_noreturn.cpp $(DEPS_BUILD)
 .PHONY: check check-unit check-fuzz check-e2e
 check: ## set-up, build, unit tests, corpus replay under ASan+UBSan, lint, end-to-end on this kernel
 	@tests/check.sh $(B)
-check-unit: $(UNIT_LAYERS:%=$(B)/tests/unit-%) $(UNIT_LAYERS:%=$(B)/san/tests/unit-%)
+check-unit: $(B)/obj/bench/unwind.bpf.o $(UNIT_LAYERS:%=$(B)/tests/unit-%) $(UNIT_LAYERS:%=$(B)/san/tests/unit-%)
 check-fuzz: $(FUZZERS:tests/fuzz/%.c=$(B)/san/tests/%)
 
 # What a layer's tests link: its own objects and those below it.

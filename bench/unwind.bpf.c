@@ -84,7 +84,7 @@ static long ours_one(__u32 i, void *data)
 	s->walk.state.fp = run.stacks[at].fp;
 	s->walk.state.is_call = 0;
 	s->walk.state.regs_known = 1;
-	walk_user(s, true);
+	walk_user(s, true, true);
 	run.fault += s->walk.end != SAMPLE_END_ROOT;
 	run.frames += s->walk.used;
 	run.hash = unwind_hash(run.hash, s->walk.hash);
