@@ -304,10 +304,18 @@ format: ## rewrite sources the way clang-format decides
 LAB_DEPS := $(B)/deps/build $(B)/deps/lab
 LAB_BINS := $(PROGRAMS) $(WORKLOADS)
 
-.PHONY: lab lab-full image image-refresh bench
-lab: $(LAB_DEPS) $(LAB_BINS) ## boot VMs, run the smoke scenarios, judge, write build/lab/
+.PHONY: lab lab-full lab-arm64 image image-refresh bench
+# What scenarios on aarch64 need. Without compilers or packages they are skipped, and say so; code that does not
+# compile is an error.
+lab-arm64: | $(LAB_DEPS)
+	@if tools/deps.sh arm64 && vm-images/sysroot.sh && vm-images/build-arm64.sh; then \
+	    $(MAKE) --no-print-directory ARCH=arm64 all; \
+	else \
+	    rm -f $(B)/arm64/flame-agent; echo "lab: scenarios on aarch64 are skipped, see above" >&2; \
+	fi
+lab: $(LAB_DEPS) $(LAB_BINS) lab-arm64 ## boot VMs, run the smoke scenarios, judge, write build/lab/
 	@$(B)/flamelab run --suite smoke
-lab-full: $(LAB_DEPS) $(LAB_BINS) ## everything: all scenarios, selftest, perturb 100
+lab-full: $(LAB_DEPS) $(LAB_BINS) lab-arm64 ## everything: all scenarios, selftest, perturb 100
 	@$(B)/flamelab run --suite full
 image: $(LAB_DEPS) ## build or fetch from the cache the VM image
 	@vm-images/build.sh

@@ -1,7 +1,8 @@
 #!/bin/sh
 # deps.sh GROUP... - installs the Debian packages of these groups of packages.txt that are missing.
 #
-# Prints the list first. Needs root or sudo; without either it names the command to run and exits 3.
+# Prints the list first, and removes nothing: a package that conflicts with an installed one is refused (gcc-multilib
+# and the cross compilers are such a pair). Needs root or sudo; without either it names the command to run and exits 3.
 # FLAMELAB_NO_INSTALL=1 only checks.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -47,5 +48,5 @@ run() {
 echo "deps: refreshing the package lists"
 run $sudo apt-get -q update
 echo "deps: installing (one to three minutes)"
-run $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
+run $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-remove --no-install-recommends $missing
 echo "deps: done"
