@@ -192,8 +192,8 @@ $(addprefix $(B)/workloads/,recursion signal_middle libc_calls chain_nofp tail_n
 $(B)/workloads/inline_three: WORKLOAD_EXTRA := $(NO_FRAMES) -O3
 $(B)/workloads/chain_stripped: WORKLOAD_EXTRA := $(NO_FRAMES) -rdynamic -s
 $(B)/workloads/chain_static_pie: WORKLOAD_EXTRA := $(NO_FRAMES) -static-pie
-$(B)/workloads/late_library: WORKLOAD_EXTRA := $(NO_FRAMES) -DLATE_SO='"$(B)/workloads/late/late_work.so"'
-$(B)/workloads/late_library: $(B)/workloads/late/late_work.so
+$(B)/workloads/late_library $(B)/workloads/churn: WORKLOAD_EXTRA := $(NO_FRAMES) -DLATE_SO='"$(B)/workloads/late/late_work.so"'
+$(B)/workloads/late_library $(B)/workloads/churn: $(B)/workloads/late/late_work.so
 $(B)/workloads/late/late_work.so: workloads/cpp/late/late_work.cpp workloads/cpp/burn.hpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)

@@ -128,6 +128,7 @@ static void campaign_plan_boot(struct campaign *c, struct campaign_item *it, siz
 	boot->config = (struct vm_config){.mode = it->plan.mode,
 		.arch = s->arch,
 		.cpus = s->cpus,
+		.next_kernel = s->next_kernel,
 		.shift = s->shift,
 		.memory_mb = s->memory_mb,
 		.bin_dir = s->arch == VM_AARCH64 ? c->place.bin_arm64 : c->place.bin,
@@ -194,6 +195,16 @@ static int campaign_find_image(struct campaign *c)
 			return campaign_fail(c, -EIO, "image",
 				"the VM image is not there and could not be built (see above)");
 		c->has_image[arch] = true;
+	}
+	for (size_t i = 0; i < c->count; i++) {
+		const struct plan *p = &c->items[i].plan;
+
+		if (p->skipped || !p->scenario->next_kernel || c->image_next.dir[0])
+			continue;
+		if (image_find_next_kernel(c->place.source, &c->image_next) < 0)
+			return campaign_fail(c, -EIO, "image",
+				"the next kernel is not there and could not be fetched (see "
+				"above)");
 	}
 	return 0;
 }
@@ -273,7 +284,9 @@ int campaign_run(struct campaign *c)
 	(void)campaign_collect(c, all, false); /* counted above */
 	for (size_t i = 0; i < n; i++) {
 		if (all[i].config.mode != VM_HOST)
-			all[i].config.image_dir = c->image[all[i].config.arch].dir;
+			all[i].config.image_dir = all[i].config.next_kernel
+							  ? c->image_next.dir
+							  : c->image[all[i].config.arch].dir;
 		else
 			o.at_once = 1; /* two recordings on one machine would see each other */
 	}

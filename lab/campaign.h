@@ -48,7 +48,9 @@ struct campaign {
 	struct policy *policy;
 	struct image_info image[VM_ARCH_COUNT];
 	bool has_image[VM_ARCH_COUNT]; /* those that a scenario needed */
-	char agent_sha256[65];         /* "" when the binary is missing */
+	struct image_info
+		image_next;    /* its kernel is that of Debian's next release; dir "": not needed */
+	char agent_sha256[65]; /* "" when the binary is missing */
 	char started[32], today[11];
 	struct campaign_item *items;
 	size_t count;

@@ -192,6 +192,29 @@ static void evidence_exit(const struct json_at *root, const char *name, char ret
 		(void)snprintf(ret, 64, "%lld", (long long)json_i64(&at, 0, -4096, 4096));
 }
 
+static int evidence_read_series(const struct json_at *root, struct evidence_meters *m)
+{
+	struct json_at at = json_field(root, "memory_series_bytes"), item;
+	size_t n = json_array(&at, 0, EVIDENCE_SERIES_MAX);
+
+	m->memory_series = calloc(n + 1, sizeof(*m->memory_series));
+	if (!m->memory_series)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		item = json_item(&at, i);
+		m->memory_series[i] = json_u64(&item, 0, 0, evidence_max);
+	}
+	m->memory_series_count = n;
+	return 0;
+}
+
+void evidence_meters_done(struct evidence_meters *m)
+{
+	json_done(&m->doc);
+	free(m->memory_series);
+	*m = (struct evidence_meters){0};
+}
+
 static int evidence_meters_finish(struct evidence_meters *m)
 {
 	static const char *const schemas[] = {"flamelab-meters/1", NULL};
@@ -216,6 +239,8 @@ static int evidence_meters_finish(struct evidence_meters *m)
 	m->bpf_run_count = evidence_u64(&root, "bpf_run_count");
 	field = json_need(&root, "timed_out");
 	m->timed_out = json_bool(&field, false);
+	if (evidence_read_series(&root, m) < 0)
+		json_fail(&root, "out of memory");
 	return json_failed(&m->doc) ? -EBADMSG : 0;
 }
 
@@ -288,6 +313,21 @@ bool evidence_agent_failed(const struct evidence *e)
 	       !(m->timed_out && ran && strcmp(m->workload_exit, "0") != 0);
 }
 
+/* Only some steps leave it; its gate says so where it is missing. */
+static void evidence_load_verifier(struct evidence *e)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(VERIFIER_LOG_MAX);
+	int r;
+
+	if (!evidence_file(e, "verifier.log", &b, e->no_verifier))
+		return;
+	r = verifier_parse(&e->verifier, buf_str(&b));
+	e->has_verifier = r == 0;
+	if (r < 0)
+		(void)snprintf(e->no_verifier, sizeof(e->no_verifier),
+			"%.90s: verifier.log does not come to an end", e->step);
+}
+
 /* What lies behind a missing file: the end of the one that should have written it. */
 static void evidence_explain(struct evidence *e)
 {
@@ -325,7 +365,8 @@ void evidence_load(struct evidence *e, const char *dir, const char *step, bool w
 	(void)snprintf(e->step, sizeof(e->step), "%s", step);
 	(void)snprintf(e->dir, sizeof(e->dir), "%.600s/%.90s", dir, step);
 	if (why_none) {
-		char *const all[] = {e->no_truth, e->no_agent, e->no_profile, e->no_meters};
+		char *const all[] = {
+			e->no_truth, e->no_agent, e->no_profile, e->no_meters, e->no_verifier};
 
 		for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 			(void)snprintf(all[i], EVIDENCE_REASON_MAX, "%.390s", why_none);
@@ -353,6 +394,7 @@ void evidence_load(struct evidence *e, const char *dir, const char *step, bool w
 		evidence_load_agent(e);
 		evidence_load_profile(e);
 	}
+	evidence_load_verifier(e);
 	evidence_explain(e);
 	if (with_agent)
 		return;
@@ -421,7 +463,7 @@ void evidence_done(struct evidence *e)
 		return;
 	truth_done(&e->truth);
 	evidence_agent_done(&e->agent);
-	json_done(&e->meters.doc);
+	evidence_meters_done(&e->meters);
 	fleet_done(&e->fleet);
 	power_done(&e->power);
 	profile_free(e->profile);

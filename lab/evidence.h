@@ -15,6 +15,7 @@
 #include "lab/json.h"
 #include "lab/power.h"
 #include "lab/truth.h"
+#include "lab/verifier.h"
 #include "prof/profile.h"
 
 enum {
@@ -22,6 +23,7 @@ enum {
 	EVIDENCE_LEDGER_MAX = 16384,
 	EVIDENCE_WINDOWS_MAX = 1024,
 	EVIDENCE_LOSSES_MAX = 16,
+	EVIDENCE_SERIES_MAX = 4096,
 };
 
 struct evidence_thread { /* a row of agent.json's ledger */
@@ -64,6 +66,9 @@ struct evidence_meters { /* meters.json, flamelab-meters/1 */
 	uint64_t window_wall_ns, workload_wall_ns, workload_cpu_ns;
 	uint64_t memory_peak, memory_samples, oom_kills, bpf_run_ns, bpf_run_count;
 	bool timed_out;
+	uint64_t
+		*memory_series; /* bytes, 10 a second while the workload ran; none: not asked for */
+	size_t memory_series_count;
 };
 
 struct evidence {
@@ -84,6 +89,10 @@ struct evidence {
 	char no_fleet[EVIDENCE_REASON_MAX], no_windows[EVIDENCE_REASON_MAX];
 	struct fleet_result fleet;
 	struct fleet_windows windows; /* of the truth's workload */
+
+	bool has_verifier; /* steps that load every program first */
+	char no_verifier[EVIDENCE_REASON_MAX];
+	struct verifier verifier;
 
 	bool has_power; /* play power_cut */
 	char no_power[EVIDENCE_REASON_MAX];
@@ -108,5 +117,6 @@ int evidence_agent_parse(struct evidence_agent *a, const char *file, const void 
 int evidence_meters_parse(
 	struct evidence_meters *m, const char *file, const void *data, size_t size);
 void evidence_agent_done(struct evidence_agent *a);
+void evidence_meters_done(struct evidence_meters *m);
 
 #endif

@@ -39,6 +39,10 @@ static const struct {
 	[GATE_UNLOADED] = {"unloaded", "something of the agent stays in the kernel or in memory"},
 	[GATE_POWER_CUT] = {"power_cut",
 		"after a power cut the backend lacks what it acknowledged"},
+	[GATE_VERIFIER] = {"verifier", "a kernel refuses a BPF program, or nearly does"},
+	[GATE_MEMORY_CROWD] = {"memory_crowd",
+		"the agent needs more than 60 MB for many processes"},
+	[GATE_MEMORY_FLAT] = {"memory_flat", "memory grows with files and processes that are gone"},
 	[GATE_OVERHEAD_REAL] = {"overhead_real", "the agent costs too much on real hardware"},
 };
 

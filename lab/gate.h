@@ -38,6 +38,9 @@ enum gate_kind {
 	GATE_DORMANT,         /* CPU and memory of an agent that waits on a busy host */
 	GATE_UNLOADED,        /* kernel objects, and memory over many commands, are back */
 	GATE_POWER_CUT,       /* what was acknowledged survives the power, wherever it goes */
+	GATE_VERIFIER,        /* instructions that the kernel's verifier went through */
+	GATE_MEMORY_CROWD,    /* memory while hundreds of processes run and are sampled */
+	GATE_MEMORY_FLAT,     /* no slope while programs and libraries come and go */
 	GATE_KIND_COUNT
 };
 const char *gate_kind_name(enum gate_kind k);

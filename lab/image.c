@@ -84,7 +84,8 @@ bool image_has_qemu(enum vm_arch arch)
 	return version[0];
 }
 
-int image_find(const char *source_dir, enum vm_arch arch, struct image_info *ret)
+static int find_by(
+	const char *source_dir, const char *name, enum vm_arch arch, struct image_info *ret)
 {
 	_cleanup_(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
 	struct image_info info = {0};
@@ -92,8 +93,8 @@ int image_find(const char *source_dir, enum vm_arch arch, struct image_info *ret
 	size_t size;
 	int err;
 
-	if (snprintf(script, sizeof(script), "%s/vm-images/%s", source_dir,
-		    arch == VM_AARCH64 ? "build-arm64.sh" : "build.sh") >= (int)sizeof(script))
+	if (snprintf(script, sizeof(script), "%s/vm-images/%s", source_dir, name) >=
+		(int)sizeof(script))
 		return -ENAMETOOLONG;
 	if ((err = run_build(script, &out)) < 0)
 		return err;
@@ -107,4 +108,14 @@ int image_find(const char *source_dir, enum vm_arch arch, struct image_info *ret
 	(void)snprintf(info.toolchain, sizeof(info.toolchain), "gcc %s", __VERSION__);
 	*ret = info;
 	return 0;
+}
+
+int image_find(const char *source_dir, enum vm_arch arch, struct image_info *ret)
+{
+	return find_by(source_dir, arch == VM_AARCH64 ? "build-arm64.sh" : "build.sh", arch, ret);
+}
+
+int image_find_next_kernel(const char *source_dir, struct image_info *ret)
+{
+	return find_by(source_dir, "build-kernel.sh", VM_X86_64, ret);
 }

@@ -73,9 +73,10 @@ static int write_step(const struct job_step *s, struct buf *out)
 		return err;
 	return buf_printf(out,
 		"workload_env_pad %llu\nstart_offset_ns %llu\nmemory_max %llu\nbpf_stats %d\n"
-		"timeout_ms %llu\nend\n",
+		"%s%stimeout_ms %llu\nend\n",
 		(unsigned long long)s->workload_env_pad, (unsigned long long)s->start_offset_ns,
 		(unsigned long long)s->memory_max, s->bpf_stats ? 1 : 0,
+		s->verify ? "verify 1\n" : "", s->memory_series ? "memory_series 1\n" : "",
 		(unsigned long long)(s->timeout_ms ? s->timeout_ms : 60000));
 }
 

@@ -18,9 +18,11 @@
  *	start_offset_ns 1700000		from the agent's ready byte to the workload's start
  *	memory_max 104857600		of the agent's cgroup; 0: none
  *	bpf_stats 1			kernel.bpf_stats_enabled during the step
+ *	verify 1			before the recording: `AGENT __verify` into verifier.log
+ *	memory_series 1			meters.json has memory_series_bytes
  *	timeout_ms 120000		guest time for the whole step
  *	play loop			agent daemon and backend instead of a recording: loop,
- *					dormant, cycles, faults, answers, spool or ingest
+ *					dormant, churn, cycles, faults, answers, spool or ingest
  *					(lab/guest/fleet_play.c), or power_cut (lab/guest/power.h)
  *	backend flame-backend		program in the payload, with a play
  *	backend_env FLAME_FAULT=ack_early	repeated
@@ -45,6 +47,9 @@
  *		memory_limited			whether memory_max took effect
  *		oom_kills, bpf_run_ns, bpf_run_count
  *		timed_out			the step's timeout ended it
+ *		memory_series_bytes		with memory_series: an array of 10 readings a second while
+ *						the workload ran, without slab that can be taken back
+ *	verifier.log	with verify; see lab/verifier.h
  * and with a play
  *	profile.pb.gz	the backend's answer for the workload's service
  *	windows.spool	the agent's own: every spool file it made and did not drop (agent/spool.h),
@@ -76,7 +81,7 @@ struct job_step {
 	uint64_t start_offset_ns;
 	uint64_t memory_max;
 	uint64_t timeout_ms;
-	bool bpf_stats;
+	bool bpf_stats, verify, memory_series;
 	const char *play; /* NULL: a recording */
 	const char *backend;
 	const char *backend_env[JOB_ARGS_MAX];

@@ -63,6 +63,15 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 	case GATE_POWER_CUT:
 		judge_power_cut(g, e, n);
 		break;
+	case GATE_VERIFIER:
+		judge_verifier(g, e, n);
+		break;
+	case GATE_MEMORY_CROWD:
+		judge_memory_crowd(g, e, n);
+		break;
+	case GATE_MEMORY_FLAT:
+		judge_memory_flat(g, e, n);
+		break;
 	default:
 		gate_unmeasured(
 			g, "a %s scenario does not measure this", scenario_kind_name(s->kind));
@@ -82,6 +91,8 @@ void judge_recording(struct gate_list *l, const struct scenario *s, const char *
 			return;
 		judge_one(g, s, e, count);
 		gate_decide(g);
+		if (k == GATE_VERIFIER)
+			judge_verifier_text(g, e);
 	}
 }
 

@@ -38,9 +38,14 @@
 #define JUDGE_INGESTION_PART 0.03
 #define JUDGE_INGESTION_MIN  500 /* profiles */
 #define JUDGE_COST_PART      0.02
-#define JUDGE_COST_FLUSH     0.5     /* which files samples hit is chance */
-#define JUDGE_CYCLES_BYTES   65536.0 /* kernel memory of a process comes and goes in pages */
-#define JUDGE_LEAK_BYTES     256.0   /* per window; the seeded leak is 1024 */
+#define JUDGE_COST_FLUSH     0.5      /* which files samples hit is chance */
+#define JUDGE_CYCLES_BYTES   65536.0  /* kernel memory of a process comes and goes in pages */
+#define JUDGE_VERIFIER_MAX   500000.0 /* half of what a kernel allows */
+#define JUDGE_CROWD_MAX      60e6     /* bytes */
+#define JUDGE_CROWD_MIN      500      /* processes that were sampled */
+#define JUDGE_FLAT_BYTES     2048.0   /* a second, at 100 files and processes a second */
+#define JUDGE_FLAT_SECONDS   60
+#define JUDGE_LEAK_BYTES     256.0 /* per window; the seeded leak is 1024 */
 
 /* Half-width of the interval for a share p of n samples. */
 double judge_share_tolerance(double p, double n);
@@ -70,6 +75,9 @@ void judge_spool(struct gate *g, const struct evidence *e, size_t count);
 bool judge_ingestion(struct gate *g, const struct evidence *e, unsigned int shift, double *ret);
 void judge_dormant(struct gate *g, const struct evidence *e, size_t count);
 void judge_unloaded(struct gate *g, const struct evidence *e, size_t count);
+/* judge_verifier.c; the second puts all figures into the text of a gate that passed. */
+void judge_verifier(struct gate *g, const struct evidence *e, size_t count);
+void judge_verifier_text(struct gate *g, const struct evidence *e);
 /* judge_power.c */
 void judge_power_cut(struct gate *g, const struct evidence *e, size_t count);
 
@@ -83,6 +91,8 @@ void judge_overhead(struct gate *g, const struct evidence *bare, const struct ev
 /* with took as many samples as its window has at this rate; its workload never sleeps. One CPU. */
 void judge_rate(struct gate *g, double hz, const struct evidence *with);
 void judge_memory(struct gate *g, const struct evidence *with, const struct evidence *limited);
+void judge_memory_crowd(struct gate *g, const struct evidence *e, size_t count);
+void judge_memory_flat(struct gate *g, const struct evidence *e, size_t count);
 void judge_leak(struct gate *g, const struct evidence *e, size_t count);
 void judge_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain);
 /* e holds count steps of the first run, then the same steps of each further run. */

@@ -136,6 +136,71 @@ static bool judge_slope(const uint64_t *v, size_t n, double *ret)
 	return true;
 }
 
+/* Processes of the ledger with a sample; its rows are threads, those of one process not side by side. */
+static size_t judge_sampled_processes(const struct evidence_agent *a)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < a->ledger_count; i++) {
+		bool seen = a->ledger[i].sampled_ns <= 0;
+
+		for (size_t k = 0; k < i && !seen; k++)
+			seen = a->ledger[k].tgid == a->ledger[i].tgid &&
+			       a->ledger[k].sampled_ns > 0;
+		count += !seen;
+	}
+	return count;
+}
+
+void judge_memory_crowd(struct gate *g, const struct evidence *e, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct evidence_meters *m = &e[i].meters;
+		size_t processes;
+
+		if (!judge_metered(g, &e[i]))
+			continue;
+		if (!e[i].has_agent || !e[i].has_truth) {
+			gate_unmeasured(g, "%s", e[i].has_agent ? e[i].no_truth : e[i].no_agent);
+			continue;
+		}
+		processes = judge_sampled_processes(&e[i].agent);
+		if (processes < JUDGE_CROWD_MIN || m->memory_samples < 10 || m->memory_peak == 0) {
+			gate_unmeasured(g,
+				"%s: %zu processes were sampled of %d, memory %llu times",
+				e[i].step, processes, JUDGE_CROWD_MIN,
+				(unsigned long long)m->memory_samples);
+			continue;
+		}
+		gate_check_most(g, "B", JUDGE_CROWD_MAX,
+			(double)(m->memory_peak + e[i].agent.perf_rings), 0,
+			"peak with perf rings, %zu processes sampled, %.50s", processes, e[i].step);
+	}
+}
+
+/* Memory rises within each window and falls at its end: the slope over many of them is what stays. */
+void judge_memory_flat(struct gate *g, const struct evidence *e, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct evidence_meters *m = &e[i].meters;
+		size_t n = JUDGE_FLAT_SECONDS * 10;
+		double slope;
+
+		if (!judge_metered(g, &e[i]))
+			continue;
+		/* The last minute; what comes before it fills caches. */
+		if (m->memory_series_count < n + n / 4 ||
+			!judge_slope(m->memory_series + m->memory_series_count - n, n, &slope)) {
+			gate_unmeasured(g, "%s: memory was read %zu times, a slope needs %zu",
+				e[i].step, m->memory_series_count, n + n / 4);
+			continue;
+		}
+		gate_check_most(g, "B", JUDGE_FLAT_BYTES, 10 * slope, 0,
+			"growth a second, of %.1f MB, %.60s",
+			(double)m->memory_series[m->memory_series_count - 1] / 1e6, e[i].step);
+	}
+}
+
 void judge_leak(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

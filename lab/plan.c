@@ -71,6 +71,8 @@ static int plan_step(struct arena *a, const struct scenario *s, const char *vari
 	*step = (struct job_step){.workload = s->workload};
 	step->name = plan_text(a, "%s.%s", s->name, variant);
 	step->timeout_ms = s->step_timeout_s * 1000;
+	step->verify = s->need[GATE_VERIFIER] != GATE_ABSENT;
+	step->memory_series = s->need[GATE_MEMORY_FLAT] != GATE_ABSENT;
 	if (!step->name)
 		return -ENOMEM;
 	r = plan_args(step->workload_args, &n, &s->workload_args);
@@ -250,6 +252,8 @@ static const char *plan_why_not(const struct scenario *s, enum vm_mode mode)
 		return "only exact mode repeats to the nanosecond";
 	if (mode == VM_HOST && s->arch != VM_X86_64)
 		return "another architecture needs a VM";
+	if (mode == VM_HOST && s->next_kernel)
+		return "another kernel needs a VM";
 	if (mode == VM_HOST && s->play && strcmp(s->play, "power_cut") == 0)
 		return "power cuts need a VM's block devices";
 	return NULL;

@@ -15,8 +15,9 @@ static const char *const scenario_kinds[] = {
 	"accuracy", "overhead", "perturb", "selftest", "invariants", "fleet", "matrix", NULL};
 static const char *const scenario_modes[] = {"exact", "fast", "host", NULL};
 static const char *const scenario_archs[] = {"x86_64", "arm64", NULL};
-static const char *const scenario_plays[] = {
-	"loop", "dormant", "cycles", "faults", "answers", "spool", "ingest", "power_cut", NULL};
+static const char *const scenario_kernels[] = {"image", "next", NULL};
+static const char *const scenario_plays[] = {"loop", "dormant", "cycles", "faults", "answers",
+	"spool", "ingest", "power_cut", "churn", NULL};
 static const char *const gate_needs[] = {"", "required", "platform", NULL};
 
 const char *scenario_kind_name(enum scenario_kind k)
@@ -290,6 +291,11 @@ static void scenario_read_machine(const struct json_at *root, struct scenario *s
 	field = json_field(root, "arch");
 	if (json_present(&field))
 		s->arch = (enum vm_arch)json_choice(&field, 0, scenario_archs);
+	field = json_field(root, "kernel");
+	if (json_present(&field))
+		s->next_kernel = json_choice(&field, 0, scenario_kernels) == 1;
+	if (s->next_kernel && s->arch != VM_X86_64)
+		json_fail(&field, "only x86_64 has another kernel");
 	field = json_field(root, "shift");
 	s->shift = (unsigned int)json_u64(&field, 1, 0, 10);
 	field = json_field(root, "cpus");
@@ -403,8 +409,8 @@ static int scenario_finish(struct scenario *s)
 {
 	static const char *const names[] = {"why", "kind", "suites", "mode", "arch", "shift",
 		"cpus", "memory_mb", "workload", "agent", "play", "runs", "boots", "repeat",
-		"step_timeout_s", "cost_s", "expect", "forbid", "faults", "programs", "gates",
-		NULL};
+		"kernel", "step_timeout_s", "cost_s", "expect", "forbid", "faults", "programs",
+		"gates", NULL};
 	struct json_at root = json_root(&s->doc), field;
 	int r;
 

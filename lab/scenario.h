@@ -87,6 +87,7 @@ struct scenario {
 	bool smoke; /* every scenario is in suite full */
 	enum vm_mode mode;
 	enum vm_arch arch;
+	bool next_kernel; /* not the image's kernel but that of Debian's next release */
 	unsigned int shift, cpus, memory_mb;
 	const char *workload;
 	struct scenario_args workload_args, agent_args;

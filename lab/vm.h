@@ -22,6 +22,7 @@ struct vm_config {
 	unsigned int shift;     /* exact mode: icount shift, part of the result's identity */
 	unsigned int memory_mb; /* 0: 1024 */
 	const char *image_dir;  /* from image_find(): kernel, initrd parts, root, manifest.json */
+	bool next_kernel;       /* image_dir is to be image_find_next_kernel()'s */
 	const char *bin_dir;    /* build/: flame-agent, flame-agent-faulty, lab-init, workloads/ */
 	uint64_t timeout_ms;    /* host time for the whole run */
 	bool keep;              /* leave scratch files and print where they are */
@@ -66,6 +67,8 @@ struct image_info {
 	char toolchain[128]; /* what built the programs that go into the VM */
 	bool drifted;        /* some package was not the locked version */
 };
+/* The x86-64 image's root under the kernel of Debian's next release (vm-images/build-kernel.sh). 0 or -errno. */
+int image_find_next_kernel(const char *source_dir, struct image_info *ret);
 /* The QEMU that emulates it. */
 const char *vm_qemu(enum vm_arch arch);
 /*

@@ -161,6 +161,8 @@ static const char *window_of(const char *play)
 {
 	if (strcmp(play, "spool") == 0)
 		return "1s";
+	if (strcmp(play, "churn") == 0)
+		return "5s";
 	return strcmp(play, "faults") == 0 || strcmp(play, "answers") == 0 ? "3s" : "1h";
 }
 

@@ -3,6 +3,7 @@
  *
  *	loop	a request over the API, the workload while the agent samples, the request's end; then the
  *		backend's flame graph of the workload becomes the step's profile
+ *	churn	as loop, in windows of 5 s, and the profile stays where it is
  *	dormant	nothing is asked for while the workload keeps the host busy
  *	cycles	play_count requests, each ended once BPF objects are loaded
  *
@@ -115,7 +116,7 @@ static int fetch_profile(struct fleet *f)
 	return 0;
 }
 
-static int play_loop(struct fleet *f)
+static int play_churn(struct fleet *f)
 {
 	int err = fleet_request(f, 1, 3600);
 
@@ -126,8 +127,13 @@ static int play_loop(struct fleet *f)
 	f->bpf_sampling_max = bpf_object_count();
 	if (err == 0)
 		err = fleet_run_workload(f);
-	if (err == 0)
-		err = end_request(f);
+	return err == 0 ? end_request(f) : err;
+}
+
+static int play_loop(struct fleet *f)
+{
+	int err = play_churn(f);
+
 	return err == 0 ? fetch_profile(f) : err;
 }
 
@@ -193,9 +199,10 @@ int fleet_play(struct fleet *f, const char *name)
 	static const struct {
 		const char *name;
 		int (*play)(struct fleet *f);
-	} plays[] = {{"loop", play_loop}, {"dormant", play_dormant}, {"cycles", play_cycles},
-		{"faults", fleet_play_faults}, {"answers", fleet_play_answers},
-		{"spool", fleet_play_spool}, {"ingest", fleet_play_ingest}};
+	} plays[] = {{"loop", play_loop}, {"churn", play_churn}, {"dormant", play_dormant},
+		{"cycles", play_cycles}, {"faults", fleet_play_faults},
+		{"answers", fleet_play_answers}, {"spool", fleet_play_spool},
+		{"ingest", fleet_play_ingest}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(plays); i++)
 		if (strcmp(plays[i].name, name) == 0)

@@ -45,7 +45,7 @@ enum { JOB_SIZE_MAX = 4 << 20 };
 
 static const char *const step_files[] = {"profile.pb.gz", "agent.json", "agent.log", "truth.json",
 	"workload.log", "meters.json", "windows.spool", "fleet.json", "backend.log", "verify.log",
-	"power.json", "power.log"};
+	"verifier.log", "power.json", "power.log"};
 
 _printf_(1, 2) static void say(const char *fmt, ...)
 {

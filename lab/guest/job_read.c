@@ -77,6 +77,10 @@ static int read_directive(struct job_step *s, const char *word, const char *valu
 		s->play_count = n;
 	else if (strcmp(word, "bpf_stats") == 0)
 		s->bpf_stats = n != 0;
+	else if (strcmp(word, "verify") == 0)
+		s->verify = n != 0;
+	else if (strcmp(word, "memory_series") == 0)
+		s->memory_series = n != 0;
 	else
 		return -EINVAL;
 	return 0;

@@ -25,6 +25,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,6 +112,10 @@ static void sample_memory(struct run *r)
 
 	r->memory_samples++;
 	r->memory_peak = MAX(r->memory_peak, bytes);
+	if (r->step->memory_series && r->workload.pidfd >= 0 &&
+		r->memory_series_count < MEMORY_SERIES_MAX)
+		r->memory_series[r->memory_series_count++] =
+			group_memory_kept_bytes(&r->agent.group);
 }
 
 static void read_ready(struct run *r)
@@ -242,6 +247,14 @@ static uint64_t usage_ns(const struct rusage *u)
 	       ((uint64_t)u->ru_utime.tv_usec + (uint64_t)u->ru_stime.tv_usec) * 1000;
 }
 
+static void write_series(const struct run *r, FILE *f)
+{
+	(void)fprintf(f, ",\n  \"memory_series_bytes\": [");
+	for (size_t i = 0; i < r->memory_series_count; i++)
+		(void)fprintf(f, "%s%llu", i ? ", " : "", (unsigned long long)r->memory_series[i]);
+	(void)fprintf(f, "]");
+}
+
 static int write_meters(const struct run *r)
 {
 	char path[PATH_MAX], agent_exit[32], workload_exit[32];
@@ -271,6 +284,8 @@ static int write_meters(const struct run *r)
 	(void)fprintf(f, ",\n  \"cpu_source\": \"%s\"", group_cpu_source(&r->agent.group));
 	(void)fprintf(f, ",\n  \"memory_source\": \"%s\"", group_memory_source(&r->agent.group));
 	(void)fprintf(f, ",\n  \"memory_limited\": %s", r->agent.group.limited ? "true" : "false");
+	if (r->step->memory_series)
+		write_series(r, f);
 	(void)fprintf(f, ",\n  \"timed_out\": %s\n}\n", r->timed_out ? "true" : "false");
 	bad = ferror(f) != 0; /* one check for all of the writes above */
 	return fclose(f) != 0 || bad ? -EIO : 0;
@@ -318,10 +333,37 @@ void step_end(struct run *r, struct process *p)
 	group_kill(&p->group);
 }
 
+/* What this kernel's verifier makes of the agent's programs; the kernel's name and the exit come last. */
+static int run_verify(struct run *r)
+{
+	struct process *p = &r->backend; /* a recording has none */
+	char bin[PATH_MAX], path[PATH_MAX], exit_text[32];
+	const char *argv[] = {bin, "__verify", NULL}, *envp[ENV_MAX];
+	struct utsname u;
+	FILE *f;
+	int err;
+
+	(void)snprintf(bin, sizeof(bin), "%s/%s", r->place->bin_dir, r->step->agent);
+	step_env(envp, NULL, NULL);
+	err = uname(&u) < 0 ? -errno : step_start(r, p, argv, envp, "verifier.log", -1);
+	while (err == 0 && p->pidfd >= 0 && step_in_time(r))
+		step_poll(r, r->deadline_ns);
+	if (err < 0)
+		return err;
+	step_path(r, "verifier.log", path);
+	f = fopen(path, "ae");
+	if (!f)
+		return -errno;
+	(void)fprintf(f, "kernel %s\nexit %s\n", u.release, step_exit_text(p, exit_text));
+	return fclose(f) != 0 ? -EIO : 0;
+}
+
 static int run_record(struct run *r)
 {
-	int err = r->step->agent ? start_agent(r) : 0;
+	int err = r->step->verify && r->step->agent ? run_verify(r) : 0;
 
+	if (err == 0 && r->step->agent)
+		err = start_agent(r);
 	while (err == 0 && r->step->agent && !r->ready && r->agent.pidfd >= 0 && step_in_time(r))
 		step_poll(r, r->deadline_ns);
 	if (err < 0 || (r->step->agent && !r->ready))
@@ -362,8 +404,7 @@ int step_run(const struct job_step *s, const struct step_place *place)
 		(void)bpf_run_enable(false);
 	step_end(&r, &r.workload);
 	step_end(&r, &r.agent);
-	if (s->play)
-		step_end(&r, &r.backend);
+	step_end(&r, &r.backend);
 	if (err == 0)
 		err = write_meters(&r);
 	group_close(&r.agent.group);

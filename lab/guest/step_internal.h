@@ -8,7 +8,7 @@
 #include "lab/guest/bpf_run.h"
 #include "lab/guest/step.h"
 
-enum { ENV_MAX = JOB_ARGS_MAX + 8 };
+enum { ENV_MAX = JOB_ARGS_MAX + 8, MEMORY_SERIES_MAX = 4096 };
 
 struct process {
 	struct group group;
@@ -34,6 +34,9 @@ struct run {
 	uint64_t ready_ns, window_end_ns, workload_start_ns, workload_end_ns;
 	uint64_t cpu_ready_ns, cpu_window_ns, cpu_end_ns;
 	uint64_t memory_peak, memory_samples;
+	uint64_t
+		memory_series[MEMORY_SERIES_MAX]; /* while the workload ran, if that is asked for */
+	size_t memory_series_count;
 	struct bpf_run bpf_before, bpf_after;
 };
 

@@ -27,7 +27,9 @@ Test(job, is_written_as_its_header_says)
 			.start_offset_ns = 1700000,
 			.memory_max = 104857600,
 			.timeout_ms = 120000,
-			.bpf_stats = true},
+			.bpf_stats = true,
+			.verify = true,
+			.memory_series = true},
 		{.name = "b", .workload = "w"},
 	};
 	struct job j = {.steps = steps, .step_count = 2};
@@ -47,6 +49,8 @@ Test(job, is_written_as_its_header_says)
 				      "start_offset_ns 1700000\n"
 				      "memory_max 104857600\n"
 				      "bpf_stats 1\n"
+				      "verify 1\n"
+				      "memory_series 1\n"
 				      "timeout_ms 120000\n"
 				      "end\n"
 				      "step b\n"

@@ -526,6 +526,59 @@ Test(judge, leak_of_1_kib_per_window_fails_and_steady_memory_passes)
 	cr_assert_eq(leak(0, 7), GATE_UNMEASURED);
 }
 
+/* A sawtooth of 5 s, as windows make one, on top of a slope a second. */
+static enum gate_status flat(uint64_t per_second, size_t seconds)
+{
+	uint64_t memory[1024];
+	struct evidence e = {.has_meters = true};
+	struct gate g = {.status = GATE_UNMEASURED};
+
+	for (size_t i = 0; i < 10 * seconds; i++)
+		memory[i] = 30000000 + per_second * i / 10 + i % 50 * 20000 +
+			    (i < 200 ? i * 9000 : 1800000);
+	e.meters.memory_series = memory;
+	e.meters.memory_series_count = 10 * seconds;
+	judge_memory_flat(&g, &e, 1);
+	gate_decide(&g);
+	free(g.checks);
+	return g.status;
+}
+
+Test(judge, memory_that_rises_with_every_file_fails_and_a_sawtooth_after_warm_up_passes)
+{
+	cr_assert_eq(flat(0, 90), GATE_PASS);
+	cr_assert_eq(flat(64 * 100, 90), GATE_FAIL);
+	cr_assert_eq(flat(0, 60), GATE_UNMEASURED);
+}
+
+static enum gate_status crowd(size_t processes, uint64_t peak)
+{
+	struct evidence e = {.has_meters = true, .has_agent = true, .has_truth = true};
+	struct evidence_thread ledger[1002] = {0};
+	struct gate g = {.status = GATE_UNMEASURED};
+
+	/* Two threads each, and one process that took no sample. */
+	for (size_t i = 0; i < processes; i++)
+		ledger[i] = (struct evidence_thread){
+			.tgid = (uint32_t)(i / 2), .sampled_ns = i / 2 != 7};
+	e.agent.ledger = ledger;
+	e.agent.ledger_count = processes;
+	e.agent.perf_rings = 1000000;
+	e.meters.memory_peak = peak;
+	e.meters.memory_samples = 600;
+	judge_memory_crowd(&g, &e, 1);
+	gate_decide(&g);
+	free(g.checks);
+	return g.status;
+}
+
+Test(judge, crowd_above_60_mb_fails_and_one_that_was_not_sampled_is_no_proof)
+{
+	cr_assert_eq(crowd(1002, 59000000), GATE_PASS);
+	cr_assert_eq(crowd(1002, 59000001), GATE_FAIL);
+	cr_assert_eq(crowd(1000, 59000000), GATE_UNMEASURED);
+}
+
 Test(judge, five_percent_more_agent_cpu_is_not_the_same_cost)
 {
 	struct evidence plain = metered(100000000, 1, 0), slow = metered(105000000, 1, 0);
