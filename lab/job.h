@@ -68,7 +68,7 @@
 
 #include "base/buf.h"
 
-enum { JOB_STEPS_MAX = 256, JOB_ARGS_MAX = 48 };
+enum { JOB_STEPS_MAX = 256, JOB_ARGS_MAX = 48, JOB_BESIDE_MAX = 16 };
 
 struct job_step {
 	const char *name;
@@ -77,6 +77,7 @@ struct job_step {
 	const char *agent_env[JOB_ARGS_MAX];
 	const char *workload; /* required */
 	const char *workload_args[JOB_ARGS_MAX];
+	const char *beside[JOB_BESIDE_MAX]; /* other programs in workloads/; not in the text form */
 	uint64_t workload_env_pad;
 	uint64_t start_offset_ns;
 	uint64_t memory_max;

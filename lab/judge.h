@@ -45,6 +45,7 @@
 #define JUDGE_CROWD_MIN      500      /* processes that were sampled */
 #define JUDGE_FLAT_BYTES     2048.0   /* a second, at 100 files and processes a second */
 #define JUDGE_FLAT_SECONDS   60
+#define JUDGE_FLAT_WINDOW_S  5     /* of play churn */
 #define JUDGE_LEAK_BYTES     256.0 /* per window; the seeded leak is 1024 */
 
 /* Half-width of the interval for a share p of n samples. */

@@ -178,26 +178,35 @@ void judge_memory_crowd(struct gate *g, const struct evidence *e, size_t count)
 	}
 }
 
-/* Memory rises within each window and falls at its end: the slope over many of them is what stays. */
+/* Memory rises within each window and falls at its end; what stays is in the lowest reading of each. */
 void judge_memory_flat(struct gate *g, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct evidence_meters *m = &e[i].meters;
-		size_t n = JUDGE_FLAT_SECONDS * 10;
+		size_t n = JUDGE_FLAT_SECONDS * 10, window = JUDGE_FLAT_WINDOW_S * 10;
+		uint64_t low[JUDGE_FLAT_SECONDS / JUDGE_FLAT_WINDOW_S];
 		double slope;
 
 		if (!judge_metered(g, &e[i]))
 			continue;
 		/* The last minute; what comes before it fills caches. */
-		if (m->memory_series_count < n + n / 4 ||
-			!judge_slope(m->memory_series + m->memory_series_count - n, n, &slope)) {
+		if (m->memory_series_count < n + n / 4) {
 			gate_unmeasured(g, "%s: memory was read %zu times, a slope needs %zu",
 				e[i].step, m->memory_series_count, n + n / 4);
 			continue;
 		}
-		gate_check_most(g, "B", JUDGE_FLAT_BYTES, 10 * slope, 0,
+		for (size_t k = 0; k < n; k++) {
+			uint64_t v = m->memory_series[m->memory_series_count - n + k];
+
+			low[k / window] = k % window ? MIN(low[k / window], v) : v;
+		}
+		if (!judge_slope(low, ARRAY_SIZE(low), &slope)) {
+			gate_unmeasured(g, "out of memory while judging");
+			continue;
+		}
+		gate_check_most(g, "B", JUDGE_FLAT_BYTES, slope / JUDGE_FLAT_WINDOW_S, 0,
 			"growth a second, of %.1f MB, %.60s",
-			(double)m->memory_series[m->memory_series_count - 1] / 1e6, e[i].step);
+			(double)low[ARRAY_SIZE(low) - 1] / 1e6, e[i].step);
 	}
 }
 

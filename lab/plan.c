@@ -76,6 +76,8 @@ static int plan_step(struct arena *a, const struct scenario *s, const char *vari
 	if (!step->name)
 		return -ENOMEM;
 	r = plan_args(step->workload_args, &n, &s->workload_args);
+	for (size_t i = 0; i < s->beside.count; i++)
+		step->beside[i] = s->beside.item[i];
 	if (s->play)
 		plan_play(s, seed, step);
 	return r < 0 || s->play ? r : plan_agent(a, s, &s->agent_args, "flame-agent", seed, step);

@@ -84,6 +84,17 @@ static void scenario_read_workload(
 	scenario_read_args(at, "args", args);
 }
 
+static void scenario_read_beside(const struct json_at *root, struct scenario *s)
+{
+	struct json_at at = json_field(root, "beside"), item;
+
+	s->beside.count = json_array(&at, 0, JOB_BESIDE_MAX - 1);
+	for (size_t i = 0; i < s->beside.count; i++) {
+		item = json_item(&at, i);
+		s->beside.item[i] = scenario_read_name(&item);
+	}
+}
+
 static void scenario_read_programs(const struct json_at *root, struct scenario *s)
 {
 	struct json_at at = json_need(root, "programs"), item;
@@ -409,8 +420,8 @@ static int scenario_finish(struct scenario *s)
 {
 	static const char *const names[] = {"why", "kind", "suites", "mode", "arch", "shift",
 		"cpus", "memory_mb", "workload", "agent", "play", "runs", "boots", "repeat",
-		"kernel", "step_timeout_s", "cost_s", "expect", "forbid", "faults", "programs",
-		"gates", NULL};
+		"kernel", "beside", "step_timeout_s", "cost_s", "expect", "forbid", "faults",
+		"programs", "gates", NULL};
 	struct json_at root = json_root(&s->doc), field;
 	int r;
 
@@ -427,6 +438,7 @@ static int scenario_finish(struct scenario *s)
 		field = json_need(&root, "workload");
 		scenario_read_workload(&field, &s->workload, &s->workload_args);
 	}
+	scenario_read_beside(&root, s);
 	field = json_need(&root, "agent");
 	scenario_read_agent(&field, s);
 	scenario_read_play(&root, s);

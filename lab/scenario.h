@@ -91,6 +91,7 @@ struct scenario {
 	unsigned int shift, cpus, memory_mb;
 	const char *workload;
 	struct scenario_args workload_args, agent_args;
+	struct scenario_args beside; /* other programs that it starts */
 	uint64_t frequency_hz;
 	uint64_t seeds[SCENARIO_SEEDS_MAX];
 	size_t seed_count;

@@ -195,6 +195,8 @@ int vm_argv_build(const struct vm_config *c, enum vm_accel accel, const struct v
 
 /* --- the initrd -------------------------------------------------------------------------------- */
 
+enum { PROGRAMS_MAX = 2 * JOB_STEPS_MAX };
+
 static int compare_names(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -208,10 +210,12 @@ static size_t job_programs(const struct job *j, bool agents, const char **names)
 	for (size_t i = 0; i < j->step_count; i++) {
 		const char *name = agents ? j->steps[i].agent : j->steps[i].workload;
 
-		if (name)
+		if (name && n < PROGRAMS_MAX)
 			names[n++] = name;
-		if (agents && j->steps[i].backend)
+		if (agents && j->steps[i].backend && n < PROGRAMS_MAX)
 			names[n++] = j->steps[i].backend;
+		for (size_t k = 0; !agents && j->steps[i].beside[k] && n < PROGRAMS_MAX; k++)
+			names[n++] = j->steps[i].beside[k];
 	}
 	qsort(names, n, sizeof(names[0]), compare_names);
 	for (size_t i = 0; i < n; i++)
@@ -223,7 +227,7 @@ static size_t job_programs(const struct job *j, bool agents, const char **names)
 static int add_programs(
 	struct vm_cpio *cpio, const struct vm_config *c, const struct job *j, bool agents)
 {
-	const char *names[2 * JOB_STEPS_MAX] = {0};
+	const char *names[PROGRAMS_MAX] = {0};
 	size_t n = job_programs(j, agents, names);
 	const char *sub = agents ? "" : "workloads/";
 	int err = 0;
