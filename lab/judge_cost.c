@@ -184,7 +184,7 @@ void judge_memory_flat(struct gate *g, const struct evidence *e, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		const struct evidence_meters *m = &e[i].meters;
 		size_t n = JUDGE_FLAT_SECONDS * 10, window = JUDGE_FLAT_WINDOW_S * 10;
-		uint64_t low[JUDGE_FLAT_SECONDS / JUDGE_FLAT_WINDOW_S];
+		uint64_t low[JUDGE_FLAT_SECONDS / JUDGE_FLAT_WINDOW_S], last;
 		double slope;
 
 		if (!judge_metered(g, &e[i]))
@@ -197,16 +197,17 @@ void judge_memory_flat(struct gate *g, const struct evidence *e, size_t count)
 		}
 		for (size_t k = 0; k < n; k++) {
 			uint64_t v = m->memory_series[m->memory_series_count - n + k];
+			size_t at = k / window;
 
-			low[k / window] = k % window ? MIN(low[k / window], v) : v;
+			low[at] = k % window ? MIN(low[at], v) : v;
 		}
+		last = low[ARRAY_SIZE(low) - 1];
 		if (!judge_slope(low, ARRAY_SIZE(low), &slope)) {
 			gate_unmeasured(g, "out of memory while judging");
 			continue;
 		}
-		gate_check_most(g, "B", JUDGE_FLAT_BYTES, slope / JUDGE_FLAT_WINDOW_S, 0,
-			"growth a second, of %.1f MB, %.60s",
-			(double)low[ARRAY_SIZE(low) - 1] / 1e6, e[i].step);
+		gate_check_most(g, "B", JUDGE_FLAT_BYTES, slope / (double)JUDGE_FLAT_WINDOW_S, 0,
+			"growth a second, of %.1f MB, %.60s", (double)last / 1e6, e[i].step);
 	}
 }
 

@@ -2,15 +2,34 @@
 #include "lab/verifier.h"
 
 #include <errno.h>
-#include <inttypes.h>
 
 #include "base/def.h"
 #include "base/str.h"
 
+/* "cfi on_sample 61032" */
+static bool verifier_program(const char *line, struct verifier_program *ret)
+{
+	size_t unwind = strcspn(line, " "), name;
+	const char *number;
+	char *end;
+
+	if (!line[unwind])
+		return false;
+	name = strcspn(line + unwind + 1, " ");
+	if (!line[unwind + 1 + name] || unwind >= sizeof(ret->unwind) || name >= sizeof(ret->name))
+		return false;
+	number = line + unwind + 1 + name + 1;
+	(void)snprintf(ret->unwind, sizeof(ret->unwind), "%.*s", (int)unwind, line);
+	(void)snprintf(ret->name, sizeof(ret->name), "%.*s", (int)name, line + unwind + 1);
+	errno = 0;
+	ret->instructions = strtoull(number, &end, 10);
+	return *number >= '0' && *number <= '9' && !*end && errno == 0 &&
+	       (strcmp(ret->unwind, "cfi") == 0 || strcmp(ret->unwind, "fp") == 0);
+}
+
 static int verifier_line(struct verifier *v, const char *line)
 {
 	struct verifier_program p = {0};
-	int end = 0;
 
 	if (str_has_prefix(line, "kernel ")) {
 		(void)snprintf(v->kernel, sizeof(v->kernel), "%.60s", line + strlen("kernel "));
@@ -20,8 +39,7 @@ static int verifier_line(struct verifier *v, const char *line)
 		(void)snprintf(v->exit, sizeof(v->exit), "%.30s", line + strlen("exit "));
 		return 0;
 	}
-	if (sscanf(line, "%7s %31s %9" SCNu64 "%n", p.unwind, p.name, &p.instructions, &end) != 3 ||
-		line[end] || (strcmp(p.unwind, "cfi") != 0 && strcmp(p.unwind, "fp") != 0)) {
+	if (!verifier_program(line, &p)) {
 		if (line[0])
 			(void)snprintf(v->said, sizeof(v->said), "%.150s", line);
 		return 0;
