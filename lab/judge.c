@@ -3,6 +3,37 @@
 
 #include "base/def.h"
 
+static void judge_one_fleet(
+	struct gate *g, const struct scenario *s, const struct evidence *e, size_t n)
+{
+	switch (g->kind) {
+	case GATE_FLEET:
+		judge_fleet(g, e, n);
+		break;
+	case GATE_ARRIVED:
+		judge_arrived(g, e, n);
+		break;
+	case GATE_KEPT:
+		judge_kept(g, e, n);
+		break;
+	case GATE_SPOOL:
+		judge_spool(g, e, n);
+		break;
+	case GATE_DORMANT:
+		judge_dormant(g, e, n);
+		break;
+	case GATE_UNLOADED:
+		judge_unloaded(g, e, n);
+		break;
+	case GATE_POWER_CUT:
+		judge_power_cut(g, e, n);
+		break;
+	default:
+		gate_unmeasured(
+			g, "a %s scenario does not measure this", scenario_kind_name(s->kind));
+	}
+}
+
 static void judge_one(struct gate *g, const struct scenario *s, const struct evidence *e, size_t n)
 {
 	switch (g->kind) {
@@ -42,27 +73,6 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 	case GATE_LEAK:
 		judge_leak(g, e, n);
 		break;
-	case GATE_FLEET:
-		judge_fleet(g, e, n);
-		break;
-	case GATE_ARRIVED:
-		judge_arrived(g, e, n);
-		break;
-	case GATE_KEPT:
-		judge_kept(g, e, n);
-		break;
-	case GATE_SPOOL:
-		judge_spool(g, e, n);
-		break;
-	case GATE_DORMANT:
-		judge_dormant(g, e, n);
-		break;
-	case GATE_UNLOADED:
-		judge_unloaded(g, e, n);
-		break;
-	case GATE_POWER_CUT:
-		judge_power_cut(g, e, n);
-		break;
 	case GATE_VERIFIER:
 		judge_verifier(g, e, n);
 		break;
@@ -73,8 +83,7 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 		judge_memory_flat(g, e, n);
 		break;
 	default:
-		gate_unmeasured(
-			g, "a %s scenario does not measure this", scenario_kind_name(s->kind));
+		judge_one_fleet(g, s, e, n);
 	}
 }
 
