@@ -163,6 +163,8 @@ static int make_tables(struct collector *c)
 
 static int attach(struct collector *c)
 {
+	struct bpf_program *sampler =
+		c->options.unwind_fp ? c->skel->progs.on_sample_fp : c->skel->progs.on_sample;
 	int r;
 
 	c->ring = ring_buffer__new(bpf_map__fd(c->skel->maps.ring), on_record, c, NULL);
@@ -183,7 +185,7 @@ static int attach(struct collector *c)
 
 		if (fd < 0)
 			return -errno;
-		c->sample_links[i] = bpf_program__attach_perf_event(c->skel->progs.on_sample, fd);
+		c->sample_links[i] = bpf_program__attach_perf_event(sampler, fd);
 		if (!c->sample_links[i]) {
 			r = -errno;
 			(void)close(fd); /* the error that counts is the attach's */

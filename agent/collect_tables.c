@@ -32,11 +32,11 @@ int collect_tables_prepare(struct collect_bpf *skel, bool with_tables, uint64_t 
 	struct bpf_map *entries[] = {
 		skel->maps.slabs, skel->maps.rules, skel->maps.procs, skel->maps.deferred};
 	struct bpf_map *values[] = {skel->maps.dirs, skel->maps.slab_used};
-	int r = 0;
+	int r = bpf_program__set_autoload(
+		with_tables ? skel->progs.on_sample_fp : skel->progs.on_sample, false);
 
-	skel->rodata->unwind_fp = !with_tables;
 	skel->rodata->deferred_slots = (uint32_t)slots;
-	if (with_tables)
+	if (r == 0 && with_tables)
 		return bpf_map__set_max_entries(skel->maps.deferred, (uint32_t)slots);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(entries); i++)
 		r = bpf_map__set_max_entries(entries[i], 1);

@@ -153,8 +153,8 @@ static __always_inline bool take_registers(
 }
 
 /* Kernel frames first, if the kernel was interrupted; then the user's. Fills record and frames. */
-static __always_inline void take_stack(
-	struct bpf_perf_event_data *ctx, struct scratch *s, struct task_struct *task)
+static __always_inline void take_stack(struct bpf_perf_event_data *ctx, struct scratch *s,
+	struct task_struct *task, bool by_tables)
 {
 	struct stack_record *r = &s->record;
 	bool has_tables;
@@ -173,7 +173,7 @@ static __always_inline void take_stack(
 	walk_begin(s);
 	has_tables = take_registers(ctx, s, task);
 	if (unwind_is_user(s->walk.state.pc))
-		walk_user(s, has_tables);
+		walk_user(s, by_tables, has_tables);
 	else
 		s->walk.end = SAMPLE_END_NO_USER;
 }
@@ -247,8 +247,8 @@ static __always_inline void sample_to_ledger(
 	l->sampled_sq += square_us2(weight);
 }
 
-static __always_inline void sample(
-	struct bpf_perf_event_data *ctx, struct cpu_counts *c, __u64 now, __u64 weight)
+static __always_inline void sample(struct bpf_perf_event_data *ctx, struct cpu_counts *c, __u64 now,
+	__u64 weight, bool by_tables)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct scratch *s = bpf_map_lookup_elem(&scratches, &zero);
@@ -268,8 +268,8 @@ static __always_inline void sample(
 	sample_to_ledger(c, task, weight);
 	fill_names(&s->record, task);
 	s->record.cgroup_id = bpf_get_current_cgroup_id();
-	take_stack(ctx, s, task);
-	if (!unwind_fp && s->walk.end == UNWIND_MISS) {
+	take_stack(ctx, s, task, by_tables);
+	if (by_tables && s->walk.end == UNWIND_MISS) {
 		/* The walk has changed the registers. */
 		bool has_tables = take_registers(ctx, s, task);
 
@@ -281,8 +281,7 @@ static __always_inline void sample(
 	count_stack(s, c->ends, c->losses, weight);
 }
 
-SEC("perf_event")
-int on_sample(struct bpf_perf_event_data *ctx)
+static __always_inline int on_event(struct bpf_perf_event_data *ctx, bool by_tables)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct cpu_counts *c = bpf_map_lookup_elem(&counts, &zero);
@@ -300,9 +299,22 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	c->last_ns = now;
 	if (now - last > c->gap_max_ns)
 		c->gap_max_ns = now - last;
-	sample(ctx, c, now, now - last);
+	sample(ctx, c, now, now - last, by_tables);
 	c->in_use = 0;
 	return 0;
+}
+
+/* One of the two is loaded. */
+SEC("perf_event")
+int on_sample(struct bpf_perf_event_data *ctx)
+{
+	return on_event(ctx, true);
+}
+
+SEC("perf_event")
+int on_sample_fp(struct bpf_perf_event_data *ctx)
+{
+	return on_event(ctx, false);
 }
 
 /*

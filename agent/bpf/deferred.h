@@ -190,7 +190,7 @@ static long resume_one(__u32 i, void *unused)
 	w->kept_text = slot->text;
 	w->kept_text_at = slot->user.pc;
 	walk_begin(s);
-	walk_user(s, slot->has_tables);
+	walk_user(s, true, slot->has_tables);
 	if (w->end == UNWIND_MISS) {
 		if (!finish && ++slot->attempts < DEFERRED_ATTEMPTS_MAX) {
 			ask(&w->state);

@@ -10,9 +10,6 @@
 #include "agent/bpf/stack_window.h"
 #include "agent/bpf/table.h"
 
-/* Set before loading: frame pointers only, no tables. */
-const volatile bool unwind_fp;
-
 struct table_slab {
 	__u8 bytes[TABLE_SLAB_SIZE];
 };
@@ -202,7 +199,19 @@ static long walk_one(__u32 i, struct walker *k)
 	s->frames[w->used & FRAMES_MASK] = w->state.pc;
 	w->used++;
 	w->hash = unwind_hash(w->hash, w->state.pc);
-	w->end = unwind_fp ? unwind_step(&w->state) : unwind_step_cfi(&w->state);
+	w->end = unwind_step_cfi(&w->state);
+	return w->end != UNWIND_GO_ON;
+}
+
+static long walk_one_fp(__u32 i, struct walker *k)
+{
+	struct scratch *s = k->scratch;
+	struct walk *w = &s->walk;
+
+	s->frames[w->used & FRAMES_MASK] = w->state.pc;
+	w->used++;
+	w->hash = unwind_hash(w->hash, w->state.pc);
+	w->end = unwind_step(&w->state);
 	return w->end != UNWIND_GO_ON;
 }
 
@@ -229,9 +238,10 @@ static __always_inline void walk_begin(struct scratch *s)
 
 /*
  * The user's part: state.pc, sp, fp, regs, regs_known, is_call and record.key say where to begin.
- * s->walk.end is UNWIND_MISS or an enum sample_end afterwards.
+ * s->walk.end is UNWIND_MISS or an enum sample_end afterwards. by_tables is a constant: a program that walks
+ * by frame pointers holds nothing that reads tables, so that it loads where the other one does not.
  */
-static __always_inline void walk_user(struct scratch *s, bool has_tables)
+static __always_inline void walk_user(struct scratch *s, bool by_tables, bool has_tables)
 {
 	struct walker k = {.scratch = s};
 	struct walk *w = &s->walk;
@@ -246,7 +256,7 @@ static __always_inline void walk_user(struct scratch *s, bool has_tables)
 	u->ask = 0;
 	u->sp_is_bound = 0;
 	w->window.size = 0;
-	if (!unwind_fp && has_tables) {
+	if (by_tables && has_tables) {
 		u->now_ns = bpf_ktime_get_ns();
 		u->now_s = u->now_ns / 1000000000;
 		u->miss.process.start_ns = s->record.key.start_ns;
@@ -271,7 +281,10 @@ static __always_inline void walk_user(struct scratch *s, bool has_tables)
 		}
 	}
 	w->end = UNWIND_GO_ON;
-	bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one, &k, 0);
+	if (by_tables)
+		bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one, &k, 0);
+	else
+		bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one_fp, &k, 0);
 	if (w->end == UNWIND_GO_ON)
 		w->end = SAMPLE_END_DEPTH;
 }

@@ -102,7 +102,7 @@ start() {
 
 out=$("$A" __verify 2>"$T/verify.err")
 holds $? "every kernel program loads, with tables and without, below 500000 instructions" "$out $(cat "$T/verify.err")"
-[ "$(grep -cE '^(cfi|fp) on_sample [1-9]' <<<"$out")" = 2 ] && grep -qE '^cfi resume [1-9]' <<<"$out"
+[ "$(grep -cE '^(cfi on_sample|fp on_sample_fp) [1-9]' <<<"$out")" = 2 ] && grep -qE '^cfi resume [1-9]' <<<"$out"
 holds $? "the verifier's work is printed for each program" "$out"
 for unwind in cfi fp; do
 	start chain.$unwind.folded -d 120s -F 997 --unwind $unwind && "$W/chain_nofp" --chunks 3000 >/dev/null
