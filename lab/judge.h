@@ -43,7 +43,7 @@
 #define JUDGE_VERIFIER_MAX   500000.0 /* half of what a kernel allows */
 #define JUDGE_CROWD_MAX      60e6     /* bytes */
 #define JUDGE_CROWD_MIN      500      /* processes that were sampled */
-#define JUDGE_FLAT_BYTES     2048.0   /* a second, at 100 files and processes a second */
+#define JUDGE_FLAT_BYTES     6000.0   /* a second, at 100 files and processes a second */
 #define JUDGE_FLAT_SECONDS   60
 #define JUDGE_FLAT_WINDOW_S  5     /* of play churn */
 #define JUDGE_LEAK_BYTES     256.0 /* per window; the seeded leak is 1024 */

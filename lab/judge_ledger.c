@@ -213,8 +213,8 @@ static void judge_sum_profile(struct gate *g, const struct evidence *e)
 }
 
 /*
- * Every nanosecond of every CPU is some sample's weight, or a named loss, but for the time from the
- * last sample to the window's end. Sharper than any sigma, so a sample that vanishes is seen.
+ * Every nanosecond of every CPU is some sample's weight, but for the time from the last sample to the
+ * window's end. The weight has the losses in it: each is a stack "[lost: ...]", or the next sample has it. Sharper than any sigma, so a sample that vanishes is seen.
  */
 static void judge_sum_window(struct gate *g, const struct evidence *e)
 {
@@ -226,10 +226,6 @@ static void judge_sum_window(struct gate *g, const struct evidence *e)
 	if (!e->exact)
 		return;
 	left -= (double)a->weight_ns + (double)a->weight_idle_ns + (double)a->weight_filtered_ns;
-	/* A sample without room in the ledger is in the profile all the same. */
-	for (size_t i = 0; i < a->loss_count; i++)
-		if (strcmp(a->losses[i].reason, "ledger_full") != 0)
-			left -= (double)a->losses[i].weight_ns;
 	gate_check_most(g, "ns", room, left, 0, "time that no sample has, %s", e->step);
 	gate_check_most(g, "ns", 0, -left, 0, "time that samples have twice, %s", e->step);
 }

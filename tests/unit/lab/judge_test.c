@@ -299,7 +299,7 @@ Test(judge, profile_that_has_less_than_the_agent_says_fails_the_sum)
 	evidence_done(&e);
 }
 
-Test(judge, time_that_no_sample_and_no_loss_has_fails_the_sum_where_clocks_are_exact)
+Test(judge, time_that_no_sample_has_fails_the_sum_where_clocks_are_exact_whatever_was_lost)
 {
 	struct evidence e;
 
@@ -308,7 +308,10 @@ Test(judge, time_that_no_sample_and_no_loss_has_fails_the_sum_where_clocks_are_e
 	cr_assert_eq(decide_plain(judge_sum, &e), GATE_PASS);
 	e.exact = true;
 	cr_assert_eq(decide_plain(judge_sum, &e), GATE_FAIL);
+	/* What was lost is in the weight, as a stack of its own. */
 	e.agent.losses[0].weight_ns = 4000000;
+	cr_assert_eq(decide_plain(judge_sum, &e), GATE_FAIL);
+	e.agent.weight_idle_ns += 4000000;
 	cr_assert_eq(decide_plain(judge_sum, &e), GATE_PASS);
 	e.agent.weight_filtered_ns = 4000000;
 	cr_assert_eq(decide_plain(judge_sum, &e), GATE_FAIL);
