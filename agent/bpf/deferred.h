@@ -196,8 +196,9 @@ static long resume_one(__u32 i, void *unused)
 			ask(&w->state);
 			return 0;
 		}
-		w->end = w->state.miss.kind == TABLE_MISS_MAPPING ? SAMPLE_END_NO_MAPPING
-								  : SAMPLE_END_NO_TABLE;
+		w->end = SAMPLE_END_NO_TABLE;
+		if (w->state.miss.kind == TABLE_MISS_MAPPING)
+			walk_end_no_mapping(s);
 	}
 	count_stack(s, resumed.ends, resumed.losses, slot->weight_ns);
 	__sync_fetch_and_sub(&resumed.waiting, 1);

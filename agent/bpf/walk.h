@@ -131,9 +131,9 @@ static __always_inline int walk_text(struct unwind_state *s, __u8 *dst, __u64 ad
 struct walk {
 	struct unwind_state state; /* first: the primitives go from it to the window */
 	struct stack_window window;
-	__u64 kept_text_at; /* the one address whose byte of code was kept */
-	__u64 hash;
-	__u32 used; /* frames, kernel ones included */
+	__u64 kept_text_at;      /* the one address whose byte of code was kept */
+	__u64 hash, hash_before; /* the last frame */
+	__u32 used;              /* frames, kernel ones included */
 	__s32 end;
 	__u32 kept_text;
 	__u32 pad;
@@ -198,6 +198,7 @@ static long walk_one(__u32 i, struct walker *k)
 
 	s->frames[w->used & FRAMES_MASK] = w->state.pc;
 	w->used++;
+	w->hash_before = w->hash;
 	w->hash = unwind_hash(w->hash, w->state.pc);
 	w->end = unwind_step_cfi(&w->state);
 	return w->end != UNWIND_GO_ON;
@@ -234,6 +235,21 @@ static __always_inline void walk_begin(struct scratch *s)
 	s->walk.used = s->record.kernel_count;
 	if (s->record.kernel_count > 0)
 		bpf_loop(SAMPLE_KERNEL_FRAMES_MAX, walk_hash_one, &k, 0);
+}
+
+/*
+ * The stack ends at an address in no mapping. If that was taken for a caller, it is none: code that does
+ * not say where it ends (glibc's __start_context, Go's clone) has led to some word, another one each time.
+ */
+static __always_inline void walk_end_no_mapping(struct scratch *s)
+{
+	struct walk *w = &s->walk;
+
+	w->end = SAMPLE_END_NO_MAPPING;
+	if (w->state.is_call && w->used > s->record.kernel_count + 1) {
+		w->used--;
+		w->hash = w->hash_before;
+	}
 }
 
 /*
@@ -287,6 +303,8 @@ static __always_inline void walk_user(struct scratch *s, bool by_tables, bool ha
 		bpf_loop(SAMPLE_USER_FRAMES_MAX, walk_one_fp, &k, 0);
 	if (w->end == UNWIND_GO_ON)
 		w->end = SAMPLE_END_DEPTH;
+	if (w->end == SAMPLE_END_NO_MAPPING)
+		walk_end_no_mapping(s);
 }
 
 #endif
