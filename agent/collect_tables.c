@@ -89,7 +89,7 @@ void collect_tables_free(struct collect_tables *t)
 void collect_tables_warm(struct collect_tables *t, const char *path)
 {
 	_cleanup_(buf_done) struct buf text = BUF_INIT(TABLES_FILE_MAX);
-	int r = file_read(path, &text);
+	int r = file_read_own(path, &text);
 
 	if (r == 0)
 		tables_warm(t->tables, buf_str(&text), text.size);

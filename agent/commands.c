@@ -105,7 +105,7 @@ int commands_open(const char *path, struct buf *why, struct commands **ret)
 		c->entries = calloc(COMMANDS_KEPT_MAX, sizeof(*c->entries));
 	}
 	if (c && c->path && c->entries)
-		r = file_read(path, &text);
+		r = file_read_own(path, &text);
 	if (r == 0 && load(c, &text) < 0)
 		(void)buf_printf(why, "%s is damaged: commands of old may run again", path);
 	if (r < 0 && r != -ENOENT) {

@@ -89,7 +89,7 @@ int daemon_state_instance(const char *dir, char ret[DAEMON_INSTANCE_SIZE])
 	int r = daemon_state_path(dir, "instance", &path);
 
 	if (r == 0)
-		r = file_read(buf_str(&path), &text);
+		r = file_read_own(buf_str(&path), &text);
 	if (r < 0 && r != -ENOENT)
 		return r;
 	/* One that is no id was not made by us; a new one is better than none. */

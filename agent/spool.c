@@ -266,7 +266,7 @@ int spool_read(struct spool *s, uint64_t place, struct buf *ret)
 	int r = path_of(s, place, path);
 
 	if (r == 0)
-		r = file_read(path, &file);
+		r = file_read_own(path, &file);
 	if (r == 0)
 		r = spool_decode(file.data, file.size, &payload, &size);
 	if (r == 0)

@@ -109,6 +109,16 @@ int file_read(const char *path, struct buf *b)
 	return file_read_fd(fd, b);
 }
 
+int file_read_own(const char *path, struct buf *b)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) ? file_read_fd(fd, b) : -EINVAL;
+}
+
 int file_write_all(int fd, const void *data, size_t size)
 {
 	const char *p = data;

@@ -14,6 +14,9 @@
  * /proc. */
 int file_read(const char *path, struct buf *b);
 int file_read_fd(int fd, struct buf *b);
+/* The same of a file that only we write: what is no regular file (a FIFO, which would wait for a writer) is
+ * -EINVAL at once. */
+int file_read_own(const char *path, struct buf *b);
 /* Writes path.tmp.PID beside it, fsyncs, renames. 0 or -errno; nothing is left behind on failure.
  */
 int file_write_atomic(const char *path, const void *data, size_t size);

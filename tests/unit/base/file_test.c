@@ -87,6 +87,19 @@ Test(file, reads_proc_files_whose_size_is_0)
 	cr_assert_eq(strncmp(buf_str(&b), "Name:", 5), 0);
 }
 
+Test(file, read_of_our_own_refuses_what_could_wait_for_ever)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(100);
+	const char *fifo = in_dir("fifo");
+
+	cr_assert_eq(mkfifo(fifo, 0600), 0);
+	cr_assert_eq(file_read_own(fifo, &b), -EINVAL);
+	cr_assert_eq(file_read_own(in_dir("."), &b), -EINVAL);
+	cr_assert_eq(file_read_own(in_dir("none"), &b), -ENOENT);
+	cr_assert_eq(file_read_own("/proc/self/comm", &b), 0);
+	cr_assert_gt(b.size, 0);
+}
+
 Test(file, errors_of_the_system_come_back)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(100);
