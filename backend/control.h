@@ -26,7 +26,7 @@
  *	{ "services":["shop"], "hosts":["h1"], "match":"{arch=\"x86_64\"}", "view":"cpu", "frequency_hz":99,
  *	  "duration_s":60, "pids":[], "comms":[], "cgroups":[], "containers":[], "deadline_s":600,
  *	  "max_hosts":100, "dry_run":false, "id":"of the caller's choice, for safe retries; optional" }
- * cgroups are cgroup2 paths from / or ids, containers beginnings of ids; a process is recorded when it
+ * Another key is 400. cgroups are cgroup2 paths from / or ids, containers beginnings of ids; a process is recorded when it
  * matches one entry of each kind that is given, cgroups and containers being one kind.
  *
  * { "change":"ID of a request", "frequency_hz":199, "duration_s":0, "comms":["a"] } changes one that is not

@@ -139,10 +139,32 @@ static int ids_read(const cJSON *o, struct request *q, struct buf *why)
 	return r;
 }
 
+/* What is misspelt would else be asked for without: a filter's name wrong, and all is recorded. */
+static int keys_check(const cJSON *o, struct buf *why)
+{
+	static const char *const known[] = {"id", "change", "view", "services", "hosts", "match",
+		"frequency_hz", "duration_s", "deadline_s", "max_hosts", "dry_run", "pids", "comms",
+		"cgroups", "containers"};
+
+	for (const cJSON *v = o->child; v; v = v->next) {
+		size_t i = 0;
+
+		while (i < ARRAY_SIZE(known) && strcmp(v->string, known[i]) != 0)
+			i++;
+		if (i < ARRAY_SIZE(known))
+			continue;
+		(void)buf_printf(why, "a request knows no '%.64s'", v->string);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int request_read(const cJSON *o, struct request *q, struct buf *why)
 {
-	int r = ids_read(o, q, why);
+	int r = keys_check(o, why);
 
+	if (!r)
+		r = ids_read(o, q, why);
 	if (!r && q->change.size > 0)
 		q->frequency_hz = q->duration_s = -1; /* as it is */
 	if (!r)

@@ -445,6 +445,9 @@ Test(control, absurd_requests_are_refused_with_a_reason)
 		"{\"hosts\":[\"h1\"],\"duration_s\":-1}",
 		"{\"hosts\":[\"h1\"],\"duration_s\":1e300}",
 		"{\"hosts\":[\"h1\"],\"max_hosts\":100000}",
+		/* A misspelt filter would record everything. */
+		"{\"hosts\":[\"h1\"],\"comm\":[\"nginx\"]}",
+		"{\"hosts\":[\"h1\"],\"filter\":{\"comms\":[\"nginx\"]}}",
 		"{\"hosts\":[\"h1\"],\"view\":\"--output=/etc/x\\n\"}",
 		"{\"hosts\":[\"h1\"],\"view\":\"a b\"}",
 		"{\"hosts\":[\"h1\"],\"pids\":[-1]}",
