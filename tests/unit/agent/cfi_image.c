@@ -224,6 +224,8 @@ static void describe_place(char *at, size_t size, uint8_t where, int16_t offset,
 		(void)snprintf(at, size, ",%s=r%d", name, offset);
 	else if (where == UNWIND_AT_FP)
 		(void)snprintf(at, size, ",%s@fp%+d", name, offset);
+	else if (where == UNWIND_AT_BASE)
+		(void)snprintf(at, size, ",%s@base%+d", name, offset);
 	else if (where == UNWIND_UNDEFINED)
 		(void)snprintf(at, size, ",%s=?", name);
 }

@@ -452,6 +452,20 @@ Test(cfi, follows_the_link_register_of_aarch64)
 	cr_assert_not_null(strstr(image_rows(&image, 1), " 80:sp+0,ra=r17 90:none c0:end d0:none"));
 }
 
+Test(cfi, finds_the_record_at_the_low_end_of_a_large_frame_of_aarch64)
+{
+	image.machine = EM_AARCH64;
+	size_t cie = image_cie(&image, "zR", BYTES("\x01\x1b\x0c\x1f\x00"));
+
+	/* cfa = sp + 109136, x29 at cfa - 109136, x30 at cfa - 109128 */
+	image_fde(&image, cie, IMAGE_TEXT, 0x10, BYTES("\x0e\xd0\xd4\x06\x9d\xca\x6a\x9e\xc9\x6a"));
+	cr_expect_str_eq(image_rows(&image, 1), "0:sp+109136,fp@base+0,ra@base+8 10:none");
+	/* Far from both ends. */
+	image_fde(&image, cie, IMAGE_TEXT + 0x40, 0x10,
+		BYTES("\x0e\xd0\xd4\x06\x9d\xa0\x35\x9e\x9f\x35"));
+	cr_assert_not_null(strstr(image_rows(&image, 1), " 40:unsupported 50:none"));
+}
+
 Test(cfi, gives_rules_to_plt_sections_that_no_fde_covers)
 {
 	static const uint8_t lazy[] =
