@@ -112,6 +112,30 @@ Test(elf_symbols, names_plt_slots_after_what_they_call)
 	names(lld, 0x13a0, "split_first");
 }
 
+Test(elf_symbols, names_plt_slots_of_aarch64)
+{
+	_cleanup_(elf_symbols_freep) struct elf_symbols *e = opened("fixtures/elf/arm64.so");
+	struct elf_symbols_answer a;
+
+	cr_assert(elf_symbols_find(e, 0x290 + 12, &a));
+	cr_assert_str_eq(a.name, "arm64_elsewhere");
+	cr_assert(a.is_plt);
+	names(e, 0x2a0, "arm64_further");
+	names(e, 0x270, NULL);
+	names(e, 0x280, NULL);
+}
+
+Test(elf_symbols, takes_mapping_symbols_of_aarch64_for_no_names)
+{
+	_cleanup_(elf_symbols_freep) struct elf_symbols *e = opened("fixtures/elf/arm64.so");
+
+	names(e, 0x2b0, "arm64_table");
+	names(e, 0x2b8, "arm64_table");
+	names(e, 0x2c0, "arm64_table");
+	names(e, 0x2c8, "arm64_calls_out");
+	names(e, 0x2dc, NULL);
+}
+
 static int in_memory(const void *data, size_t size)
 {
 	int fd = memfd_create("elf", MFD_CLOEXEC);
