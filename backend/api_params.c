@@ -94,8 +94,16 @@ int api_query_parse(const char *query, const char *service, const char *view, co
 
 bool api_query_read(struct http_request *q, struct http_response *r, struct api_query *ret)
 {
+	static const char *const names[] = {"query", "service", "view", "from", "until", "format",
+		"comm", "title", "step", NULL};
+	const char *stray = http_query_stray(q, names);
 	const char *why = "";
 
+	/* Left out, a misspelt matcher would answer for everything. */
+	if (stray) {
+		http_error(r, 400, "there is no parameter '%s', or it comes twice", stray);
+		return false;
+	}
 	if (api_query_parse(http_query(q, "query"), http_query(q, "service"), http_query(q, "view"),
 		    http_query(q, "from"), http_query(q, "until"), api_now_unix_ns(), &why,
 		    ret) == 0)

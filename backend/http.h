@@ -75,7 +75,9 @@ void http_stop(struct http_server *s); /* finishes requests under way; accepts N
 uint16_t http_port(const struct http_server *s);
 
 const void *http_body(const struct http_request *q, size_t *size);
-const char *http_query(const struct http_request *q, const char *name);  /* decoded, NULL: absent */
+const char *http_query(const struct http_request *q, const char *name); /* decoded, NULL: absent */
+/* The first parameter of the query that is none of names (ending in NULL) or comes twice; NULL: all is well. */
+const char *http_query_stray(const struct http_request *q, const char *const *names);
 const char *http_header(const struct http_request *q, const char *name); /* NULL: absent */
 const char *http_tail(const struct http_request *q); /* what "*" matched, "" if nothing */
 struct arena *http_arena(struct http_request *q);    /* lives as long as the request */

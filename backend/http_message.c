@@ -73,6 +73,38 @@ const char *http_query(const struct http_request *q, const char *name)
 	return v ? v : "";
 }
 
+struct stray_search {
+	const char *const *names;
+	uint64_t seen; /* a bit a name */
+	const char *stray;
+};
+
+static enum MHD_Result stray_look(
+	void *ctx, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+	struct stray_search *s = ctx;
+	size_t i = 0;
+
+	(void)kind; /* the query's only */
+	(void)value;
+	while (s->names[i] && strcmp(s->names[i], key) != 0)
+		i++;
+	if (s->names[i] && (s->seen >> i & 1) == 0) {
+		s->seen |= UINT64_C(1) << i;
+		return MHD_YES;
+	}
+	s->stray = key;
+	return MHD_NO;
+}
+
+const char *http_query_stray(const struct http_request *q, const char *const *names)
+{
+	struct stray_search s = {.names = names};
+
+	(void)MHD_get_connection_values(q->connection, MHD_GET_ARGUMENT_KIND, stray_look, &s);
+	return s.stray;
+}
+
 const char *http_header(const struct http_request *q, const char *name)
 {
 	return MHD_lookup_connection_value(q->connection, MHD_HEADER_KIND, name);

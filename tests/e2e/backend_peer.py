@@ -270,6 +270,9 @@ def c_queries(port):
         if not q.startswith("format"):
             want(call(port, "GET", "/api/v1/series?" + q), 400)
     want(call(port, "GET", "/api/v1/timeline?step=1ns"), 400)
+    for stray in ("match=%7B%7D", "to=now", "servce=x", "from=now-1h&from=now-2h"):
+        for path in ("flamegraph", "timeline", "series", "services"):
+            want(call(port, "GET", f"/api/v1/{path}?{stray}"), 400, b"there is no parameter")
     want(call(port, "GET", "/api/v1/requests/unknown"), 404, b'"code":"not_found"')
     want(call(port, "DELETE", "/api/v1/requests/unknown"), 404)
     want(call(port, "GET", "/api/v1/requests/../../x"), 404)
