@@ -7,7 +7,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "agent/fault.h"
@@ -192,12 +194,26 @@ int spool_reserve(struct spool *s, char ret_path[SPOOL_PATH_MAX], uint64_t *ret_
 	return 0;
 }
 
+/* What spool_write() has removed for want of room on the disk. */
+static void forget_removed(struct spool *s)
+{
+	char path[SPOOL_PATH_MAX];
+
+	while (s->count > 0 && s->files[0].place != s->sending &&
+		path_of(s, s->files[0].place, path) == 0 && access(path, F_OK) < 0 &&
+		errno == ENOENT) {
+		forget(s, 0);
+		s->stats.dropped++;
+	}
+}
+
 int spool_take_in(struct spool *s, uint64_t place)
 {
 	char path[SPOOL_PATH_MAX];
 	struct stat st;
 	int r = path_of(s, place, path);
 
+	forget_removed(s);
 	if (r < 0)
 		return r;
 	if (stat(path, &st) < 0)
@@ -217,8 +233,36 @@ static void put_u64(uint8_t *out, uint64_t v)
 		out[i] = (uint8_t)(v >> (8 * i));
 }
 
+/* Removes the oldest file beside path that is older than it. False: there is none. */
+static bool remove_oldest(const char *path)
+{
+	_cleanup_(freep) char *copy = strdup(path);
+	char *name = copy ? strrchr(copy, '/') : NULL;
+	uint64_t place, own, oldest = UINT64_MAX;
+	char oldest_name[NAME_MAX + 1] = "";
+	const struct dirent *entry;
+	DIR *d;
+
+	if (!name || !parse_name(name + 1, &own))
+		return false;
+	*name = '\0';
+	d = opendir(copy);
+	while (d && (entry = readdir(d)))
+		if (parse_name(entry->d_name, &place) && place < own && place < oldest) {
+			oldest = place;
+			(void)snprintf(oldest_name, sizeof(oldest_name), "%s", entry->d_name);
+		}
+	bool removed = d && oldest != UINT64_MAX && unlinkat(dirfd(d), oldest_name, 0) == 0;
+
+	if (d)
+		(void)closedir(d); /* was only read */
+	return removed;
+}
+
 int spool_write(const char *path, const void *data, size_t size)
 {
+	int r;
+
 	_cleanup_(buf_done) struct buf file = BUF_INIT(SPOOL_HEADER_SIZE + SPOOL_WINDOW_BYTES_MAX);
 	uint8_t header[SPOOL_HEADER_SIZE];
 
@@ -229,7 +273,11 @@ int spool_write(const char *path, const void *data, size_t size)
 	(void)buf_append(&file, data, size);
 	if (buf_error(&file) < 0)
 		return buf_error(&file);
-	return file_write_atomic(path, file.data, file.size);
+	/* The newest is worth most: a full disk is one more limit. */
+	do
+		r = file_write_atomic(path, file.data, file.size);
+	while ((r == -ENOSPC || r == -EDQUOT) && remove_oldest(path));
+	return r;
 }
 
 int spool_decode(const void *file, size_t size, const void **ret, size_t *ret_size)

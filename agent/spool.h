@@ -49,7 +49,10 @@ void spool_free(struct spool *s); /* accepts NULL; the files stay */
 int spool_reserve(struct spool *s, char ret_path[SPOOL_PATH_MAX], uint64_t *ret_place);
 /* The file of that place has appeared. 0; -ENOENT: it has not. Then the limits apply. */
 int spool_take_in(struct spool *s, uint64_t place);
-/* Writes a spool file. 0 or -errno. Needs no struct spool: another process does it. */
+/*
+ * Writes a spool file; on a full disk older ones beside it go, which are counted at the next taking in. 0 or
+ * -errno. Needs no struct spool: another process does it.
+ */
 int spool_write(const char *path, const void *data, size_t size);
 /* The payload of a spool file's bytes. 0 or -EBADMSG. */
 int spool_decode(const void *file, size_t size, const void **ret, size_t *ret_size);

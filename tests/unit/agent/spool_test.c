@@ -2,6 +2,8 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "agent/spool.h"
@@ -124,6 +126,26 @@ Test(spool, above_its_byte_limit_the_oldest_go_and_their_files_too)
 	s = must_open(&wide);
 	cr_assert_eq(spool_stats(s).windows, 2, "the files of the others are gone");
 	spool_free(s);
+}
+
+Test(spool, on_a_full_disk_the_oldest_goes_and_is_counted)
+{
+	static char big[20000];
+	struct spool *s;
+
+	memset(big, 'x', sizeof(big) - 1);
+	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", "", MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("tmpfs", dir, "tmpfs", 0, "size=64k") < 0)
+		cr_skip_test("may not mount");
+	s = must_open(&wide);
+	(void)put(s, "one");
+	for (int i = 0; i < 4; i++)
+		(void)put(s, big);
+	cr_assert_eq(spool_stats(s).dropped, 2);
+	cr_assert_eq(spool_stats(s).windows, 3);
+	cr_assert_eq(spool_stats(s).damaged, 0);
+	spool_free(s);
+	cr_assert_eq(umount(dir), 0);
 }
 
 Test(spool, the_window_being_sent_is_not_dropped)
