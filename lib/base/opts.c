@@ -74,7 +74,7 @@ static const struct opt_spec *opts_find_letter(const struct opts *o, char letter
 	return NULL;
 }
 
-/* The shown option whose name is nearest, if near enough to be a slip. NULL otherwise. */
+/* The shown option whose name is nearest, if near enough to be a slip, or that begins so. NULL otherwise. */
 static const char *opts_nearest(const struct opts *o, const char *name, bool is_file)
 {
 	const char *best = NULL;
@@ -85,6 +85,8 @@ static const char *opts_nearest(const struct opts *o, const char *name, bool is_
 
 		if (s->hidden || (is_file && s->argv_only))
 			continue;
+		if (*name && str_has_prefix(s->name, name))
+			d = 0;
 		if (d < near && d <= MAX(strlen(s->name) / 3, (size_t)1)) {
 			near = d;
 			best = s->name;
@@ -104,6 +106,8 @@ static int opts_fail_unknown(
 	(void)buf_append_char(&o->message, '\'');
 	if (best)
 		(void)buf_printf(&o->message, "; did you mean '%s%s'?", dashes, best);
+	else if (!is_file)
+		(void)buf_append_str(&o->message, "; --help lists them");
 	return -EINVAL;
 }
 
@@ -181,7 +185,7 @@ static int opts_parse_letters(struct opts *o, struct opts_argv *a)
 
 			(void)opts_fail(o, &opts_argv, NULL, "%s", "unknown option '-");
 			(void)str_append_utf8(&o->message, shown, 1, 3);
-			(void)buf_append_char(&o->message, '\'');
+			(void)buf_append_str(&o->message, "'; --help lists them");
 			return -EINVAL;
 		}
 		if (spec->type != OPT_FLAG)

@@ -28,7 +28,7 @@ static void opts_append_notes(const struct opt_spec *s, struct buf *b)
 		(void)buf_append_str(&notes, s->choices);
 	else
 		opts_append_limits(s, &notes);
-	if (s->def)
+	if (s->def && *s->def)
 		(void)buf_printf(&notes, "%sdefault %s", notes.size ? "; " : "", s->def);
 	if (opts_is_list(s))
 		(void)buf_printf(&notes, "%smay repeat", notes.size ? "; " : "");

@@ -188,18 +188,19 @@ Test(opts, messages_on_argv_say_what_would_be_right)
 	refused("-p 1,0", "option '--pid': '0' is not in 1..4194304");
 	refused("--frequncy 5", "unknown option '--frequncy'; did you mean '--frequency'?");
 	refused("--durtaion=5", "unknown option '--durtaion'; did you mean '--duration'?");
-	refused("--xyzzy", "unknown option '--xyzzy'");
-	refused("--secrte", "unknown option '--secrte'");
-	refused("--no-output", "unknown option '--no-output'");
-	refused("-vx", "unknown option '-x'");
-	refused("--help=1", "unknown option '--help'");
+	refused("--freq 5", "unknown option '--freq'; did you mean '--frequency'?");
+	refused("--xyzzy", "unknown option '--xyzzy'; --help lists them");
+	refused("--secrte", "unknown option '--secrte'; --help lists them");
+	refused("--no-output", "unknown option '--no-output'; --help lists them");
+	refused("-vx", "unknown option '-x'; --help lists them");
+	refused("--help=1", "unknown option '--help'; --help lists them");
 }
 
 Test(opts, hostile_words_are_shown_repaired)
 {
 	refused("-F \x1b[2J\xd0",
 		"option '--frequency': '\xef\xbf\xbd[2J\xef\xbf\xbd' is not a whole number");
-	refused("-\xd0", "unknown option '-\xef\xbf\xbd'");
+	refused("-\xd0", "unknown option '-\xef\xbf\xbd'; --help lists them");
 }
 
 Test(opts, a_list_has_its_limit)
