@@ -179,7 +179,8 @@ static int hosts_select(struct control *c, const struct selection *s, int64_t no
 		return -EINVAL;
 	}
 	if (count == 0) {
-		(void)buf_append_str(why, "no host matches");
+		(void)buf_append_str(why, "no host matches; /api/v1/hosts has those whose agents "
+					  "were heard of");
 		return -ENOENT;
 	}
 	*ret_count = count;

@@ -2,6 +2,7 @@
  * flame-backend: parses, opens the data directory, serves until a signal, closes. Also the commands that
  * look after a data directory: verify, token.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -121,6 +122,14 @@ static int make_data(const char *dir)
 	return file_mkdir_parents(dir);
 }
 
+/* `--listen 4040` would be told that it is beyond loopback, which is not what is wrong with it. */
+static bool has_port(const char *listen)
+{
+	const char *colon = strrchr(listen, ':');
+
+	return colon && colon != listen && isdigit((unsigned char)colon[1]);
+}
+
 static bool is_loopback(const char *listen)
 {
 	return str_has_prefix(listen, "127.") || str_has_prefix(listen, "[::1]:") ||
@@ -190,6 +199,11 @@ static int serve(struct api *a, const struct conf *c)
 /* What the address asks for: beyond loopback nobody is let in without TLS and a token. */
 static int check_exposure(struct api *a, const struct conf *c)
 {
+	if (!has_port(c->listen)) {
+		say("--listen '%s' is not ADDRESS:PORT or [ADDRESS]:PORT, such as 127.0.0.1:4040",
+			c->listen);
+		return -EINVAL;
+	}
 	a->tokens_required = control_has_tokens(a->control) || !is_loopback(c->listen);
 	if (is_loopback(c->listen))
 		return 0;
@@ -311,17 +325,24 @@ static int command(const struct conf *c, int count, char **words)
 {
 	if (count == 2 && strcmp(words[0], "verify") == 0)
 		return verify(words[1]);
+	if (count > 0 && strcmp(words[0], "verify") == 0) {
+		say("usage: flame-backend verify DIR");
+		return EXIT_USAGE;
+	}
+	if (count > 0 && strcmp(words[0], "token") != 0) {
+		say("no command '%s'; to serve: flame-backend --data DIR; see --help", words[0]);
+		return EXIT_USAGE;
+	}
 	if (!c->data) {
 		say("--data DIR is needed; see --help");
 		return EXIT_USAGE;
 	}
 	if (count == 0)
 		return run(c);
-	if (count == 2 && strcmp(words[0], "token") == 0 &&
-		(strcmp(words[1], "create") == 0 || strcmp(words[1], "list") == 0 ||
-			strcmp(words[1], "revoke") == 0))
+	if (count == 2 && (strcmp(words[1], "create") == 0 || strcmp(words[1], "list") == 0 ||
+				  strcmp(words[1], "revoke") == 0))
 		return token(c, words[1]);
-	say("no such command: %s; see --help", words[0]);
+	say("usage: flame-backend token create|list|revoke --data DIR; see --help");
 	return EXIT_USAGE;
 }
 

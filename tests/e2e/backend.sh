@@ -63,6 +63,8 @@ refuses() { # NAME TEXT ARG...
 }
 refuses "beyond loopback: no start without TLS and tokens" "needs --tls-cert" --data "$T/open" --listen 0.0.0.0:0
 refuses "a wrong option is named" "--dta" --dta "$T/w"
+refuses "a port without an address is not called exposed" "'4040' is not ADDRESS:PORT" --data "$T/w" --listen 4040
+refuses "a word too many is named" "no command 'serve'" serve --data "$T/w"
 refuses "a wrong address is named" "'localhost:x' is not" --data "$T/w" --listen localhost:x
 printf 'retention = 7d\nfrob = 1\n' >"$T/conf"
 refuses "a wrong config value is named with its line" "conf:1" --data "$T/w" --config "$T/conf"
