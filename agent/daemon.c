@@ -514,8 +514,9 @@ static int run_locked(struct daemon *d, const char *version)
 		return RECORD_EXIT_OK;
 	}
 	if (r < 0) {
-		(void)fprintf(stderr, "flame-agent: state directory %s: %s\n", d->conf.state_dir,
-			strerrordesc_np(-r));
+		(void)fprintf(stderr, "flame-agent: state directory %s: %s%s\n", d->conf.state_dir,
+			strerrordesc_np(-r),
+			r == -EACCES ? ": run as root, or give --state-dir another" : "");
 		return RECORD_EXIT_FAILED;
 	}
 	d->rng = rng_seeded(seed_of(&d->conf));

@@ -156,6 +156,8 @@ static void slot_finish(struct daemon_http *h, struct http_slot *s, CURLcode cod
 		r.status = (int)status;
 		(void)buf_printf(&text, "HTTP %ld ", status);
 		append_first_line(&text, &body);
+		if (status == 401)
+			(void)buf_append_str(&text, " (option token-file says which is ours)");
 	}
 	r.retry_after_ns = retry_after_s > 0 ? (uint64_t)retry_after_s * NSEC_PER_SEC : 0;
 	r.text = buf_str(&text);
