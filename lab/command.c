@@ -61,7 +61,7 @@ static const struct opt_spec perturb_specs[] = {
 static const struct opt_spec selftest_specs[] = {OPTION_COMMON, {0}};
 static const struct opt_spec list_specs[] = {
 	{"cost", 'c', OPT_FLAG, offsetof(struct command_options, cost),
-		.help = "add busy guest seconds, which cost 3 to 6 real ones each"},
+		.help = "add busy guest seconds, which cost 1 to 3 real ones each"},
 	{0},
 };
 static const struct opt_spec rebaseline_specs[] = {
@@ -379,7 +379,8 @@ int command_rebaseline(int argc, char **argv)
 	struct command_request q = {.quiet = true};
 	enum gate_kind gate = GATE_BASELINE;
 	const char *unit;
-	int code = command_open(&cmd, rebaseline_specs, "rebaseline GATE --why TEXT", argc, argv);
+	int code = command_open(
+		&cmd, rebaseline_specs, "rebaseline baseline|ingestion --why TEXT", argc, argv);
 
 	if (code >= 0)
 		return code;

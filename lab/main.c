@@ -58,7 +58,9 @@ int main(int argc, char **argv)
 		return POLICY_PASS;
 	}
 	if (*name)
-		(void)fprintf(stderr, "flamelab: no command '%s'\n", name);
-	(void)fputs(usage, stderr);
+		(void)fprintf(
+			stderr, "flamelab: no command '%s'; `flamelab --help` lists them\n", name);
+	else
+		(void)fputs(usage, stderr);
 	return POLICY_USAGE;
 }
