@@ -5,7 +5,7 @@
 #include "base/def.h"
 #include "lab/judge.h"
 
-static const char log_good[] = "cfi on_sample 61032\ncfi resume 59865\nfp on_sample 1381\n"
+static const char log_good[] = "cfi on_sample 61032\ncfi resume 59865\nfp on_sample_fp 1381\n"
 			       "kernel 6.1.0-57-amd64\nexit 0\n";
 
 Test(verifier, programs_kernel_and_exit_are_read_and_other_lines_kept)
