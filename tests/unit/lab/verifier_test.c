@@ -67,8 +67,8 @@ Test(verifier, gate_is_red_above_half_a_million_or_when_refused_and_says_all_fig
 	char text[GATE_TEXT_MAX];
 
 	cr_assert_eq(judge(log_good, text), GATE_PASS);
-	cr_assert_str_eq(text, "6.1.0-57-amd64: cfi on_sample 61032, resume 59865, fp on_sample "
-			       "1381 instructions");
+	cr_assert_str_eq(text, "6.1.0-57-amd64: cfi on_sample 61032, resume 59865, fp "
+			       "on_sample_fp 1381 instructions");
 	cr_assert_eq(
 		judge("cfi on_sample 500001\nfp on_sample 1\nkernel k\nexit 1\n", text), GATE_FAIL);
 	cr_assert_eq(
