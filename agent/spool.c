@@ -236,8 +236,9 @@ static void put_u64(uint8_t *out, uint64_t v)
 /* Removes the oldest file beside path that is older than it. False: there is none. */
 static bool remove_oldest(const char *path)
 {
-	_cleanup_(freep) char *copy = strdup(path);
-	char *name = copy ? strrchr(copy, '/') : NULL;
+	char dir[SPOOL_PATH_MAX];
+	int size = snprintf(dir, sizeof(dir), "%s", path);
+	char *name = size > 0 && (size_t)size < sizeof(dir) ? strrchr(dir, '/') : NULL;
 	uint64_t place, own, oldest = UINT64_MAX;
 	char oldest_name[NAME_MAX + 1] = "";
 	const struct dirent *entry;
@@ -246,7 +247,7 @@ static bool remove_oldest(const char *path)
 	if (!name || !parse_name(name + 1, &own))
 		return false;
 	*name = '\0';
-	d = opendir(copy);
+	d = opendir(dir);
 	while (d && (entry = readdir(d)))
 		if (parse_name(entry->d_name, &place) && place < own && place < oldest) {
 			oldest = place;
