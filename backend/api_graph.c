@@ -10,6 +10,7 @@
  * nanoseconds over a fleet pass 2^53, where JavaScript's numbers end; total_text is exact.
  */
 #include <errno.h>
+#include <time.h>
 
 #include "backend/api.h"
 #include "base/arena.h"
@@ -20,7 +21,7 @@
 #include "prof/svg.h"
 #include "prof/tree.h"
 
-enum { QUERY_WAIT_S = 10 };
+enum { QUERY_WAIT_S = 10, UTC_MAX = 32 };
 
 enum format { FORMAT_JSON, FORMAT_SVG, FORMAT_FOLDED, FORMAT_PPROF, FORMAT_COUNT };
 static const struct {
@@ -153,19 +154,29 @@ static int json_write(const struct profile *p, size_t type, bool with_comm,
 	return buf_error(out);
 }
 
+/* "2026-12-01 02:22:07" in UTC. */
+static void utc_write(int64_t unix_ns, char ret[static UTC_MAX])
+{
+	time_t t = (time_t)(unix_ns / (int64_t)NSEC_PER_SEC);
+	struct tm tm;
+
+	(void)gmtime_r(&t, &tm); /* years of 64-bit nanoseconds always fit */
+	(void)strftime(ret, UTC_MAX, "%Y-%m-%d %H:%M:%S", &tm); /* fits */
+}
+
 static int svg_make(const struct profile *p, size_t type, bool with_comm, const char *title,
 	const struct store_range *range, struct buf *out)
 {
 	char subtitle[256];
-	char human[STR_HUMAN_MAX];
+	char human[STR_HUMAN_MAX], until[UTC_MAX];
 	const char *left_out = profile_fact(p, STORE_FACT_LEFT_OUT);
 	struct svg_options o = {
 		.type = type, .title = title, .subtitle = subtitle, .with_comm = with_comm};
 
-	(void)snprintf(subtitle, sizeof(subtitle), "%s long, to unix time %lld%s%s%s",
-		str_human_ns((uint64_t)(range->end_ns - range->start_ns), human),
-		(long long)(range->end_ns / (int64_t)NSEC_PER_SEC), left_out ? ", " : "",
-		left_out ? left_out : "",
+	utc_write(range->end_ns, until);
+	(void)snprintf(subtitle, sizeof(subtitle), "%s until %s UTC%s%s%s",
+		str_human_ns((uint64_t)(range->end_ns - range->start_ns), human), until,
+		left_out ? ", " : "", left_out ? left_out : "",
 		left_out ? " windows left out because others cover their time" : "");
 	return svg_write(p, &o, out);
 }

@@ -300,6 +300,7 @@ def c_formats(port):
     s, h, svg = call(port, "GET", "/api/v1/flamegraph.svg?service=formats&title=%3Cscript%3E")
     if s != 200 or b"<script>" in svg.split(b"<script><![CDATA[")[0] or "sandbox" not in h["Content-Security-Policy"]:
         sys.exit(f"SVG: {s} {h} {svg[:300]!r}")
+    want(call(port, "GET", "/api/v1/flamegraph.svg?service=formats&from=0&until=86399"), 200, b"24 h until 1970-01-01 23:59:59 UTC")
     s, h, raw = call(port, "GET", "/api/v1/flamegraph.pb.gz?service=formats")
     if s != 200 or b"hash" not in gzip.decompress(raw):
         sys.exit(f"pprof: {s} {h}")
