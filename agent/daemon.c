@@ -264,7 +264,6 @@ static int write_heartbeat(struct daemon *d)
 		.identity = &d->identity,
 		.time_unix_ms = now_unix_ms(),
 		.can_cpu = d->cannot.size > 0 ? buf_str(&d->cannot) : "ok",
-		.windows_dropped = spool.dropped + spool.damaged + upload_stats(d->upload)->refused,
 		.spool_windows = spool.windows,
 		.spool_bytes = spool.bytes,
 	};
@@ -275,6 +274,9 @@ static int write_heartbeat(struct daemon *d)
 	f.own.kernel_bytes = js.kernel_bytes;
 	f.own.uptime_ns = loop_now_ns() - d->start_ns;
 	f.samples_lost = js.samples_lost;
+	/* That no file of it came to be is no smaller loss. */
+	f.windows_dropped = js.windows_failed + spool.dropped + spool.damaged +
+			    upload_stats(d->upload)->refused;
 	return heartbeat_write(&f, d->commands, &d->heartbeat, &d->heartbeat_change);
 }
 

@@ -292,6 +292,8 @@ halt_recorders() {
 }
 until_true 15 halt_recorders
 holds $? "a window for which no process is free is skipped" "$(tail -n 3 "$T/agent.log")"
+until_true 10 sh -c "tail -n 1 '$T/be/heartbeats' | grep -q '\"windows_dropped\": [1-9]'"
+holds $? "and the backend is told of it" "$(tail -n 1 "$T/be/heartbeats")"
 go_on() { kill -CONT $(recorders); acked w1 '(done|failed .*;) windows=[1-9][0-9]* samples=[0-9]* skipped=[1-9]'; }
 until_true 30 go_on
 holds $? "and counted when the recording ends, which has the others" "$(grep '^w1' "$T/be/acks" | tail -n 1)"
