@@ -177,6 +177,7 @@ void judge_path(struct gate *g, const struct scenario *s, const struct evidence 
 
 		if (!judge_open(g, &e[i], &st))
 			continue;
+		st.without_late = !e[i].exact;
 		for (size_t k = 0; k < s->expect_count; k++) {
 			struct stacks_chain chains[TRUTH_FUNCTIONS_MAX];
 			const char *name = s->expect[k].name;

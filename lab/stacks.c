@@ -36,8 +36,22 @@ bool stacks_name_is(const char *frame, const char *name)
 }
 
 /* The process of a sample, from a number or a text label. */
+static bool stacks_is_late(const struct stacks *s, const struct sample *sample)
+{
+	for (uint32_t i = 0; i < sample->frame_count; i++) {
+		const struct frame *f = profile_frame_at(s->profile, sample->frames[i]);
+
+		if (f && strcmp(profile_text(s->profile, f->name),
+				 "[truncated: unwind table not built in time]") == 0)
+			return true;
+	}
+	return false;
+}
+
 bool stacks_is_ours(const struct stacks *s, const struct sample *sample)
 {
+	if (s->without_late && stacks_is_late(s, sample))
+		return false;
 	if (!s->pid)
 		return true;
 	for (uint32_t i = 0; i < sample->label_count; i++) {

@@ -16,6 +16,11 @@ struct stacks {
 	uint32_t pid; /* 0: all processes */
 	size_t weight_type, count_type;
 	bool has_count;
+	/*
+	 * Leaves out stacks that say they were cut because a table was not built in time: where the clock
+	 * means nothing, how fast an agent builds tables means nothing either.
+	 */
+	bool without_late;
 };
 
 struct stacks_sum {

@@ -33,6 +33,7 @@ struct convoy_state {
 	unsigned index;
 	uint64_t random, x;
 	std::vector<truth::function> accounts;
+	uint64_t start_wait_ns; /* for the threads that were made later */
 	truth::thread thread;
 };
 
@@ -73,7 +74,9 @@ BURN_FUNCTION void *worker(void *arg)
 {
 	convoy_state &s = *static_cast<convoy_state *>(arg);
 	truth::thread_name(s.index);
+	s.start_wait_ns = truth::monotonic_ns();
 	(void)pthread_barrier_wait(&start); /* fails only when it is misused */
+	s.start_wait_ns = truth::monotonic_ns() - s.start_wait_ns;
 	uint64_t draw = 0;
 	for (uint64_t i = 0; i < ops; i++) {
 		bool longer = i % 2 == 0;
@@ -177,6 +180,9 @@ int main(int argc, char **argv)
 		r.threads.push_back(states[t].thread);
 	}
 	r.waits = r.functions[LOCK_WAIT].waits;
+	r.waits.push_back({"start", 0});
+	for (const convoy_state &s : states)
+		r.waits.back().ns += s.start_wait_ns;
 	if (hold_sleep_us)
 		r.waits.push_back(r.functions[HOLD_SLEEP].waits[0]);
 	else
