@@ -107,6 +107,7 @@ static bool chain_has_stranger(const struct truth *t, const struct profile *p,
 
 struct chain_sums {
 	double all, cut, strange, with, broken;
+	double samples; /* 0: the profile does not count them */
 	const char *stranger;
 };
 
@@ -125,6 +126,8 @@ static void chain_sum(
 		if (!stacks_is_ours(st, &s))
 			continue;
 		ret->all += w;
+		if (st->has_count)
+			ret->samples += (double)s.values[st->count_type];
 		if (chain_is_cut(p, &s))
 			ret->cut += w;
 		if (chain_has_stranger(t, p, &s, &stranger)) {
@@ -139,12 +142,26 @@ static void chain_sum(
 	}
 }
 
+/* CPU of all functions of that name, by truth. */
+static double chain_cpu_ns(const struct truth *t, const char *name)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < t->function_count; i++)
+		if (strcmp(t->functions[i].name, name) == 0)
+			sum += (double)t->functions[i].cpu_ns;
+	return sum;
+}
+
 static void chain_judge_function(
 	struct gate *g, const struct stacks *st, const struct evidence *e, const char *name)
 {
 	struct chain_sums sums;
 
 	chain_sum(st, &e->truth, name, &sums);
+	/* With 16 samples expected, none at all is 1 in 9 million; with fewer it is chance. */
+	if (!(sums.with > 0) && chain_cpu_ns(&e->truth, name) * sums.samples < 16 * sums.all)
+		return;
 	gate_check_most(g, "%", 100 * JUDGE_CHAIN_MAX,
 		sums.with > 0 ? 100 * sums.broken / sums.with : 100, 0,
 		"stacks of %s without its whole chain%s, %s", name,

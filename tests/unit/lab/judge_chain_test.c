@@ -92,6 +92,21 @@ Test(chain, a_function_of_the_program_that_was_never_called_fails)
 	evidence_done(&e);
 }
 
+Test(chain, a_function_in_no_stack_fails_unless_it_used_next_to_nothing)
+{
+	struct evidence much, little;
+	struct gate g;
+
+	/* A sample is a millisecond. */
+	synthetic_run(&much, 700000000, 17000000, 700, 0, "main");
+	cr_assert_eq(decide(&much, &g), GATE_FAIL);
+	cr_assert_not_null(strstr(g.text, "it is in no stack"), "%s", g.text);
+	synthetic_run(&little, 700000000, 15000000, 700, 0, "main");
+	cr_assert_eq(decide(&little, NULL), GATE_PASS);
+	evidence_done(&much);
+	evidence_done(&little);
+}
+
 Test(chain, without_a_profile_nothing_is_said)
 {
 	struct evidence e;
