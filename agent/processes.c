@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/def.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "base/str.h"
 
@@ -148,6 +150,20 @@ static void read_exe(uint32_t tgid, char *ret, size_t size)
 	(void)snprintf(ret, size, "%.255s", name ? name + 1 : path); /* cut is a name, too */
 }
 
+/*
+ * Whether the process still goes by that name. A sample of a shell that was about to exec belongs to the
+ * shell, but its executable may be read when it has become the other program.
+ */
+static bool is_still(uint32_t tgid, const char *comm)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(64);
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%u/comm", tgid);
+	return file_read(path, &b) == 0 && b.size > 0 && b.size - 1 == strlen(comm) &&
+	       memcmp(b.data, comm, b.size - 1) == 0;
+}
+
 /* Number of the service of that name. False: no memory. */
 static bool number_service(
 	struct processes *p, const char *name, enum service_source source, uint32_t *ret)
@@ -188,6 +204,8 @@ void processes_see(struct processes *p, const struct stack_record *r)
 	e.group = group_of(p, r->cgroup_id);
 	if (!(r->flags & STACK_RECORD_KTHREAD))
 		read_exe(r->key.tgid, exe, sizeof(exe));
+	if (*exe && !is_still(r->key.tgid, comm))
+		*exe = '\0';
 	*v = p->count;
 	if (!number_service(p, name,
 		    service_name(

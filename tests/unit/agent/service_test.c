@@ -1,6 +1,8 @@
 /* Which service a process is counted to: the order of the sources, and what rules mean. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "agent/processes.h"
 #include "agent/service.h"
@@ -113,6 +115,27 @@ static void service_is(struct processes *p, const struct collect_stack *s, const
 
 	cr_assert(processes_find(p, &s->key, &found));
 	cr_assert_str_eq(found.service, service);
+}
+
+/* A shell that forked is sampled, then becomes the program: the sample is the shell's. */
+Test(processes, an_executable_counts_only_while_the_process_has_the_name_it_was_sampled_under)
+{
+	struct processes_options o = {.max = 8, .service = ""};
+	struct collect_stack now, before;
+	struct processes *p;
+	char comm[17] = "", exe[4096] = "";
+	FILE *f = fopen("/proc/self/comm", "re");
+
+	cr_assert_not_null(f);
+	cr_assert_eq(fscanf(f, "%16[^\n]", comm), 1);
+	(void)fclose(f);
+	cr_assert_gt(readlink("/proc/self/exe", exe, sizeof(exe) - 1), 0);
+	cr_assert_eq(processes_new(&o, &p), 0);
+	see(p, &now, (uint32_t)getpid(), 1, comm, 1);
+	see(p, &before, (uint32_t)getpid(), 2, "a-shell", 1);
+	service_is(p, &now, strrchr(exe, '/') + 1);
+	service_is(p, &before, "a-shell");
+	processes_free(p);
 }
 
 Test(processes, only_small_services_of_newborn_processes_are_pooled)
