@@ -28,8 +28,8 @@ static void conns_sweep(struct http_server *s, uint64_t now_ns)
 {
 	for (struct http_conn *c = s->conns; c; c = c->next)
 		if (c->deadline_ns && c->deadline_ns <= now_ns) {
+			s->closed_slow++; /* first, so that who sees the end sees the count */
 			conn_end(c);
-			s->closed_slow++;
 		}
 }
 
@@ -84,8 +84,8 @@ static void conns_evict(struct http_server *s)
 		if (c->idle && (!oldest || c->since_ns < oldest->since_ns))
 			oldest = c;
 	if (oldest) {
-		conn_end(oldest);
 		s->evicted_idle++;
+		conn_end(oldest);
 	}
 }
 

@@ -259,7 +259,7 @@ int store_roll_make(const char *dir, struct store_roll_id id, const uint64_t ver
 		.data = data,
 		.blob = BUF_INIT(BLOB_BYTES_MAX),
 		.facts = BUF_INIT(FACTS_BYTES_MAX)};
-	struct day d = {.maker = &m, .start_ns = id.number * STORE_ROLL_DAY_NS};
+	struct day d = {.maker = &m, .start_ns = id.is_day ? id.number * STORE_ROLL_DAY_NS : 0};
 	int r;
 
 	if (id.is_day)
