@@ -177,21 +177,6 @@ void evidence_agent_done(struct evidence_agent *a)
 	*a = (struct evidence_agent){0};
 }
 
-/* An exit is a number or a text such as "signal 9". */
-static void evidence_exit(const struct json_at *root, const char *name, char ret[64])
-{
-	struct json_at at = json_need(root, name);
-
-	if (!json_present(&at))
-		return;
-	if (json_is_null(&at))
-		(void)snprintf(ret, 64, "never ran");
-	else if (json_is_text(&at))
-		(void)snprintf(ret, 64, "%s", json_text(&at, "", 0, 63));
-	else
-		(void)snprintf(ret, 64, "%lld", (long long)json_i64(&at, 0, -4096, 4096));
-}
-
 static int evidence_read_series(const struct json_at *root, struct evidence_meters *m)
 {
 	struct json_at at = json_field(root, "memory_series_bytes"), item;
@@ -224,8 +209,8 @@ static int evidence_meters_finish(struct evidence_meters *m)
 		return -EBADMSG;
 	field = json_need(&root, "schema");
 	(void)json_choice(&field, 0, schemas); /* only the failure counts */
-	evidence_exit(&root, "agent_exit", m->agent_exit);
-	evidence_exit(&root, "workload_exit", m->workload_exit);
+	json_exit(&root, "agent_exit", m->agent_exit);
+	json_exit(&root, "workload_exit", m->workload_exit);
 	m->agent_start_ns = evidence_u64(&root, "agent_cpu_start_ns");
 	m->agent_window_ns = evidence_u64(&root, "agent_cpu_window_ns");
 	m->agent_flush_ns = evidence_u64(&root, "agent_cpu_flush_ns");

@@ -15,18 +15,6 @@ enum { HEADER_SIZE = 24, SIZE_OFFSET = 8 };
 static const uint64_t fleet_number_max = 1ULL << 53;
 static const size_t fleet_arena_max = 64U << 20, fleet_profile_max = 128U << 20;
 
-static void fleet_exit(const struct json_at *root, const char *name, char ret[64])
-{
-	struct json_at at = json_need(root, name);
-
-	if (json_is_null(&at))
-		(void)snprintf(ret, 64, "never ran");
-	else if (json_is_text(&at))
-		(void)snprintf(ret, 64, "%s", json_text(&at, "", 0, 63));
-	else
-		(void)snprintf(ret, 64, "%lld", (long long)json_i64(&at, 0, -4096, 4096));
-}
-
 static void fleet_read(const struct json_at *root, struct fleet_result *f)
 {
 	const struct {
@@ -67,8 +55,8 @@ static void fleet_read(const struct json_at *root, struct fleet_result *f)
 	}
 	at = json_need(root, "error");
 	f->error = json_text(&at, "", 0, 512);
-	fleet_exit(root, "agent_exit", f->agent_exit);
-	fleet_exit(root, "backend_exit", f->backend_exit);
+	json_exit(root, "agent_exit", f->agent_exit);
+	json_exit(root, "backend_exit", f->backend_exit);
 	at = json_need(root, "memory_bytes");
 	f->memory_count = json_array(&at, 0, FLEET_CYCLES_MAX);
 	for (size_t i = 0; i < f->memory_count; i++) {

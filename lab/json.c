@@ -329,3 +329,18 @@ size_t json_choice(const struct json_at *at, size_t def, const char *const choic
 	json_fail(at, "\"%s\" is not one of %s", text, all);
 	return def;
 }
+
+void json_exit(const struct json_at *root, const char *name, char ret[JSON_EXIT_SIZE])
+{
+	struct json_at at = json_need(root, name);
+
+	if (!json_present(&at))
+		return;
+	if (json_is_null(&at))
+		(void)snprintf(ret, JSON_EXIT_SIZE, "never ran");
+	else if (json_is_text(&at))
+		(void)snprintf(ret, JSON_EXIT_SIZE, "%s", json_text(&at, "", 0, 63));
+	else
+		(void)snprintf(
+			ret, JSON_EXIT_SIZE, "%lld", (long long)json_i64(&at, 0, -4096, 4096));
+}

@@ -65,5 +65,11 @@ double json_f64(const struct json_at *at, double def, double min, double max);
 bool json_bool(const struct json_at *at, bool def);
 /* Index of the text in the NULL-terminated choices. */
 size_t json_choice(const struct json_at *at, size_t def, const char *const choices[]);
+enum { JSON_EXIT_SIZE = 64 };
+/*
+ * How a process ended, which field name must say: null ("never ran"), a number, or a text such as
+ * "signal 9".
+ */
+void json_exit(const struct json_at *root, const char *name, char ret[JSON_EXIT_SIZE]);
 
 #endif

@@ -40,60 +40,53 @@ static bool chain_is_known(const struct truth *t, const char *name)
 	       str_has_prefix(name, "std::") || name[0] == '_';
 }
 
-static const char *chain_name(const struct profile *p, const struct sample *s, uint32_t i)
-{
-	const struct frame *f = profile_frame_at(p, s->frames[i]);
-
-	return f && f->kind != FRAME_KERNEL ? profile_text(p, f->name) : "";
-}
-
 /* The callers, direct one first, above frame `at`, others in between allowed. */
-static bool chain_follows(const struct profile *p, const struct sample *s, uint32_t at,
+static bool chain_follows(const struct stacks *st, const struct sample *s, uint32_t at,
 	const struct truth_function *f)
 {
 	size_t k = 0;
 
 	for (uint32_t i = at + 1; i < s->frame_count && k < f->caller_count; i++)
-		if (stacks_name_is(chain_name(p, s, i), f->callers[k]))
+		if (stacks_name_is(stacks_frame_name(st, s, i), f->callers[k]))
 			k++;
 	return k == f->caller_count;
 }
 
 /* A sample of function name, whose first occurrence counts, that lacks every chain of the truth. */
-static bool chain_is_broken(const struct truth *t, const struct profile *p, const struct sample *s,
+static bool chain_is_broken(const struct truth *t, const struct stacks *st, const struct sample *s,
 	const char *name, bool *ret_has_it)
 {
-	uint32_t at = 0;
+	uint32_t at = stacks_find(st, s, name);
 
-	while (at < s->frame_count && !stacks_name_is(chain_name(p, s, at), name))
-		at++;
 	*ret_has_it = at < s->frame_count;
 	if (!*ret_has_it)
 		return false;
 	for (size_t i = 0; i < t->function_count; i++)
 		if (strcmp(t->functions[i].name, name) == 0 &&
-			chain_follows(p, s, at, &t->functions[i]))
+			chain_follows(st, s, at, &t->functions[i]))
 			return false;
 	return true;
 }
 
-static bool chain_is_cut(const struct profile *p, const struct sample *s)
+static bool chain_is_cut(const struct stacks *st, const struct sample *s)
 {
 	for (uint32_t i = 0; i < s->frame_count; i++)
-		if (str_has_prefix(chain_name(p, s, i), "[truncated"))
+		if (str_has_prefix(stacks_frame_name(st, s, i), "[truncated"))
 			return true;
 	return false;
 }
 
 /* A frame of the program, between the leaf and the entry, that the truth does not know. */
-static bool chain_has_stranger(const struct truth *t, const struct profile *p,
+static bool chain_has_stranger(const struct truth *t, const struct stacks *st,
 	const struct sample *s, const char **ret_name)
 {
+	const struct profile *p = st->profile;
+
 	for (uint32_t i = 0; i < s->frame_count; i++) {
 		const struct frame *f = profile_frame_at(p, s->frames[i]);
 		const char *path = f && f->kind != FRAME_KERNEL ? profile_text(p, f->module) : "";
 		const char *slash = strrchr(path, '/');
-		const char *name = chain_name(p, s, i);
+		const char *name = stacks_frame_name(st, s, i);
 
 		if (chain_is_entry(t, name))
 			return false;
@@ -128,15 +121,15 @@ static void chain_sum(
 		ret->all += w;
 		if (st->has_count)
 			ret->samples += (double)s.values[st->count_type];
-		if (chain_is_cut(p, &s))
+		if (chain_is_cut(st, &s))
 			ret->cut += w;
-		if (chain_has_stranger(t, p, &s, &stranger)) {
+		if (chain_has_stranger(t, st, &s, &stranger)) {
 			ret->strange += w;
 			ret->stranger = stranger;
 		}
 		if (!name)
 			continue;
-		if (chain_is_broken(t, p, &s, name, &has))
+		if (chain_is_broken(t, st, &s, name, &has))
 			ret->broken += w;
 		ret->with += has ? w : 0;
 	}

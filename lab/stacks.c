@@ -78,12 +78,20 @@ static void stacks_count(
 				   : w / (double)NSEC_PER_SEC * hz;
 }
 
-static const char *stacks_frame_name(
-	const struct stacks *s, const struct sample *sample, uint32_t i)
+const char *stacks_frame_name(const struct stacks *s, const struct sample *sample, uint32_t i)
 {
 	const struct frame *f = profile_frame_at(s->profile, sample->frames[i]);
 
 	return f && f->kind != FRAME_KERNEL ? profile_text(s->profile, f->name) : "";
+}
+
+uint32_t stacks_find(const struct stacks *s, const struct sample *sample, const char *name)
+{
+	uint32_t at = 0;
+
+	while (at < sample->frame_count && !stacks_name_is(stacks_frame_name(s, sample, at), name))
+		at++;
+	return at;
 }
 
 /* Does the chain stand at frame i of the sample? */
@@ -136,13 +144,11 @@ struct stacks_sum stacks_astray(const struct stacks *s, const char *name,
 
 	for (size_t i = 0; profile_sample_at(s->profile, i, &sample); i++) {
 		bool right = false;
-		uint32_t at = 0;
+		uint32_t at;
 
 		if (!stacks_is_ours(s, &sample))
 			continue;
-		while (at < sample.frame_count &&
-			!stacks_name_is(stacks_frame_name(s, &sample, at), name))
-			at++;
+		at = stacks_find(s, &sample, name);
 		if (at == sample.frame_count)
 			continue;
 		for (size_t k = 0; k < chain_count && !right; k++)
@@ -159,13 +165,11 @@ struct stacks_sum stacks_above(const struct stacks *s, const char *name, double 
 	struct sample sample;
 
 	for (size_t i = 0; profile_sample_at(s->profile, i, &sample); i++) {
-		uint32_t at = 0;
+		uint32_t at;
 
 		if (!stacks_is_ours(s, &sample))
 			continue;
-		while (at < sample.frame_count &&
-			!stacks_name_is(stacks_frame_name(s, &sample, at), name))
-			at++;
+		at = stacks_find(s, &sample, name);
 		if (at > 0 && at < sample.frame_count)
 			stacks_count(s, &sample, hz, &sum);
 	}

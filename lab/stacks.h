@@ -43,6 +43,10 @@ int stacks_open(const struct profile *p, uint32_t pid, struct stacks *ret);
 bool stacks_name_is(const char *frame, const char *name);
 
 bool stacks_is_ours(const struct stacks *s, const struct sample *sample); /* of that process */
+/* Name of frame i, leaf first; "" for the kernel's. */
+const char *stacks_frame_name(const struct stacks *s, const struct sample *sample, uint32_t i);
+/* The first frame of that name, leaf first; frame_count: there is none. */
+uint32_t stacks_find(const struct stacks *s, const struct sample *sample, const char *name);
 struct stacks_sum stacks_total(const struct stacks *s, double hz);
 /* Samples with the chain somewhere in the stack, its frames side by side. */
 struct stacks_sum stacks_under(const struct stacks *s, const struct stacks_chain *c, double hz);
