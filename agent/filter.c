@@ -7,6 +7,21 @@
 #include "base/def.h"
 #include "base/str.h"
 
+struct filter filter_of(const struct opt_list *pids, const struct opt_list *comms,
+	const struct opt_list *cgroups, const struct opt_list *containers)
+{
+	return (struct filter){
+		.pids = pids->u64,
+		.comms = comms->str,
+		.cgroups = cgroups->str,
+		.containers = containers->str,
+		.pid_count = pids->count,
+		.comm_count = comms->count,
+		.cgroup_count = cgroups->count,
+		.container_count = containers->count,
+	};
+}
+
 bool filter_is_any(const struct filter *f)
 {
 	return f->pid_count + f->comm_count + f->cgroup_count + f->container_count > 0;

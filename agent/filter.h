@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/opts.h"
 
 enum { FILTER_CGROUPS_MAX = 1024, FILTER_COMM_MAX = 15, FILTER_TEXT_MAX = 1 << 20 };
 
@@ -22,6 +23,9 @@ struct filter {
 	size_t pid_count, comm_count, cgroup_count, container_count;
 };
 
+/* Of options' lists, which stay the owners of what it points at. */
+struct filter filter_of(const struct opt_list *pids, const struct opt_list *comms,
+	const struct opt_list *cgroups, const struct opt_list *containers);
 bool filter_is_any(const struct filter *f); /* it has an entry */
 /*
  * Fills ret with the ids of all cgroups and containers (which are one kind), *count of them. 0 or

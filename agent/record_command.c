@@ -297,16 +297,7 @@ int record_main(int argc, char **argv, const char *version)
 		(void)fprintf(stderr, "flame-agent: FLAME_FAULT names no fault\n");
 		return RECORD_EXIT_USAGE;
 	}
-	conf->filter = (struct filter){
-		.pids = conf->pids.u64,
-		.comms = conf->comms.str,
-		.cgroups = conf->cgroups.str,
-		.containers = conf->containers.str,
-		.pid_count = conf->pids.count,
-		.comm_count = conf->comms.count,
-		.cgroup_count = conf->cgroups.count,
-		.container_count = conf->containers.count,
-	};
+	conf->filter = filter_of(&conf->pids, &conf->comms, &conf->cgroups, &conf->containers);
 	conf->processes = (struct processes_options){.service = "", .max = RECORD_PROCESSES_MAX};
 	r = check(conf);
 	if (r != RECORD_EXIT_OK)

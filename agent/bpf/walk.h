@@ -97,27 +97,30 @@ struct walker {
 	struct scratch *scratch;
 };
 
-static long walk_one(__u32 i, struct walker *k)
+/* The frame at hand into the stack and its hash. */
+static __always_inline struct walk *walk_add(struct scratch *s)
 {
-	struct scratch *s = k->scratch;
 	struct walk *w = &s->walk;
 
 	s->frames[w->used & FRAMES_MASK] = w->state.pc;
 	w->used++;
 	w->hash_before = w->hash;
 	w->hash = unwind_hash(w->hash, w->state.pc);
+	return w;
+}
+
+static long walk_one(__u32 i, struct walker *k)
+{
+	struct walk *w = walk_add(k->scratch);
+
 	w->end = unwind_step_cfi(&w->state);
 	return w->end != UNWIND_GO_ON;
 }
 
 static long walk_one_fp(__u32 i, struct walker *k)
 {
-	struct scratch *s = k->scratch;
-	struct walk *w = &s->walk;
+	struct walk *w = walk_add(k->scratch);
 
-	s->frames[w->used & FRAMES_MASK] = w->state.pc;
-	w->used++;
-	w->hash = unwind_hash(w->hash, w->state.pc);
 	w->end = unwind_step(&w->state);
 	return w->end != UNWIND_GO_ON;
 }
