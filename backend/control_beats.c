@@ -240,15 +240,10 @@ bool control_beats_is_quiet(struct control *c, const struct control_beat *b)
 	       !map_get(s->open, b->instance.data, b->instance.size, &value);
 }
 
-/* The row as it is, with new words. 0 when there is none for this host; 1; -errno. */
-static int host_update(struct control *c, const struct control_beat *b)
+/* Runs a statement that takes all of a beat, in the order of the table's columns. */
+static int host_run(struct control *c, const char *sql, const struct control_beat *b)
 {
-	int r = control_run(c,
-		"UPDATE ctl_hosts SET boot_id = ?3, agent_version = ?4, kernel = ?5, arch = ?6,"
-		" cpus = ?7, state = ?8, state_text = ?9, can = ?10, cpu_ns = ?11, rss_bytes = ?12,"
-		" kernel_bytes = ?13, uptime_ns = ?14, lost_samples = ?15, windows_dropped = ?16,"
-		" spool_windows = ?17, spool_bytes = ?18, skew_ms = ?19, last_ms = ?20"
-		" WHERE instance = ?1 AND host = ?2",
+	return control_run(c, sql,
 		"ttttttittt"
 		"iiiiiiiiii",
 		buf_str(&b->instance), buf_str(&b->host), buf_str(&b->boot_id),
@@ -257,24 +252,29 @@ static int host_update(struct control *c, const struct control_beat *b)
 		b->words.rss, b->words.kernel_bytes, b->words.uptime_ns, b->words.lost,
 		b->words.dropped, b->words.spool_windows, b->words.spool_bytes, b->words.skew_ms,
 		b->words.received_ms);
+}
+
+/* The row as it is, with new words. 0 when there is none for this host; 1; -errno. */
+static int host_update(struct control *c, const struct control_beat *b)
+{
+	int r = host_run(c,
+		"UPDATE ctl_hosts SET boot_id = ?3, agent_version = ?4, kernel = ?5, arch = ?6,"
+		" cpus = ?7, state = ?8, state_text = ?9, can = ?10, cpu_ns = ?11, rss_bytes = ?12,"
+		" kernel_bytes = ?13, uptime_ns = ?14, lost_samples = ?15, windows_dropped = ?16,"
+		" spool_windows = ?17, spool_bytes = ?18, skew_ms = ?19, last_ms = ?20"
+		" WHERE instance = ?1 AND host = ?2",
+		b);
 
 	return r ? r : sqlite3_changes(c->db) > 0;
 }
 
 static int host_insert(struct control *c, const struct control_beat *b)
 {
-	return control_run(c,
+	return host_run(c,
 		"INSERT OR REPLACE INTO ctl_hosts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
 		"?11, ?12,"
 		" ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
-		"ttttttittt"
-		"iiiiiiiiii",
-		buf_str(&b->instance), buf_str(&b->host), buf_str(&b->boot_id),
-		buf_str(&b->version), buf_str(&b->kernel), buf_str(&b->arch), b->cpus,
-		buf_str(&b->state), buf_str(&b->state_text), buf_str(&b->can), b->words.cpu_ns,
-		b->words.rss, b->words.kernel_bytes, b->words.uptime_ns, b->words.lost,
-		b->words.dropped, b->words.spool_windows, b->words.spool_bytes, b->words.skew_ms,
-		b->words.received_ms);
+		b);
 }
 
 static int host_exists(struct control *c, const char *instance, bool *ret)

@@ -259,6 +259,7 @@ int store_put(struct store *s, struct store_batch *b, const struct store_push *p
 void store_put_quarantine(struct store *s, int32_t hour);
 /* Closes open files from the oldest hour on until at most keep are left. */
 void store_put_close(struct store *s, size_t keep);
+void store_put_close_hour(struct store *s, int32_t hour); /* if it is open */
 
 int store_writer_start(struct store *s);
 void store_writer_stop(struct store *s);

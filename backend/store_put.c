@@ -76,12 +76,8 @@ static int get_file(struct store *s, int32_t hour, bool create, struct store_fil
 	return 0;
 }
 
-void store_put_quarantine(struct store *s, int32_t hour)
+void store_put_close_hour(struct store *s, int32_t hour)
 {
-	uint64_t bytes = 0;
-	char name[16];
-	int r;
-
 	for (size_t i = 0; i < s->file_count; i++) {
 		if (store_file_hour(s->files[i]) != hour)
 			continue;
@@ -89,6 +85,15 @@ void store_put_quarantine(struct store *s, int32_t hour)
 		s->files[i] = s->files[--s->file_count];
 		break;
 	}
+}
+
+void store_put_quarantine(struct store *s, int32_t hour)
+{
+	uint64_t bytes = 0;
+	char name[16];
+	int r;
+
+	store_put_close_hour(s, hour);
 	store_dir_name(hour, name);
 	r = store_dir_set_aside(s->dir, hour, &bytes);
 	if (r < 0) {

@@ -183,13 +183,7 @@ static void run_batch(struct store *s, struct store_job *job)
 
 static void drop_hour(struct store *s, int32_t hour)
 {
-	for (size_t i = 0; i < s->file_count; i++) {
-		if (store_file_hour(s->files[i]) != hour)
-			continue;
-		store_file_close(s->files[i]);
-		s->files[i] = s->files[--s->file_count];
-		break;
-	}
+	store_put_close_hour(s, hour);
 	store_roller_forget(s, hour);
 	(void)store_dir_unlink(s->dir, hour); /* what stays is found again in a minute */
 	store_roll_unlink(s->dir, (struct store_roll_id){.number = hour});
