@@ -18,24 +18,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 list=$here/packages.list
 lock=$here/packages-arm64.lock
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/flamelab
-tag=image-arm64
+debs_arch=arm64 tag=image-arm64
 . "$here/debs.sh"
-# In load order; one that is built in is left out.
+. "$here/image.sh"
+# In load order; Debian's kernel has neither at present.
 modules=(pvpanic pvpanic-pci)
+optional_modules=" pvpanic pvpanic-pci "
+files=(modules.cpio vmlinux)
 
-refresh="" print_dir=""
-for arg; do
-	case $arg in
-	--refresh-lock) refresh=1 ;;
-	--print-dir) print_dir=1 ;;
-	*) echo "usage: build-arm64.sh [--refresh-lock] [--print-dir]" >&2; exit 2 ;;
-	esac
-done
-
-work=""
-cleanup() { [ -z "$work" ] || rm -rf "$work"; }
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+debs_options "$@"
 
 write_lock() {
 	local roots kernel
@@ -50,19 +41,7 @@ write_lock() {
 	debs_write_lock "$work/resolved"
 }
 
-# newc, as build.sh writes it; a symbolic link's file is its target's text.
-cpio_ino=0
-cpio_entry() { # NAME MODE FILE|-
-	local size=0
-	cpio_ino=$((cpio_ino + 1))
-	[ "$3" = - ] || size=$(stat -Lc %s "$3")
-	printf '070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\0' \
-		$cpio_ino $((0$2)) 0 0 1 0 "$size" 0 0 0 0 $((${#1} + 1)) 0 "$1"
-	head -c $(((4 - (110 + ${#1} + 1) % 4) % 4)) /dev/zero
-	[ "$3" = - ] || cat "$3"
-	head -c $(((4 - size % 4) % 4)) /dev/zero
-}
-
+# A symbolic link's file is its target's text.
 write_tree() { # TREE
 	local kind mode path
 	(cd "$1" && find . -mindepth 1 -printf '%y %m %P\n' | sort -k3) >"$work/tree"
@@ -96,50 +75,17 @@ unpack_root() {
 }
 
 build_kernel() { # DIR TREE
-	local tree=$work/kernel sha name file patterns=('./boot/vmlinuz-*') i=0
-	sha=$(awk '/^linux-image-/ { print $4; exit }' "$work/packages")
-	[ -n "$sha" ] || fail "packages-arm64.lock has no linux-image-*"
-	mkdir -p "$tree"
-	for name in "${modules[@]}"; do patterns+=("*/$name.ko" "*/$name.ko.xz"); done
-	dpkg-deb --fsys-tarfile "$cache/debs/$sha" | tar -C "$tree" -x --no-same-owner --wildcards "${patterns[@]}" \
-		2>"$work/tar.log" || grep -q 'Not found in archive' "$work/tar.log" || fail "cannot unpack the kernel: $(tail -n1 "$work/tar.log")"
-	file=$(echo "$tree"/boot/vmlinuz-*)
-	[ -f "$file" ] || fail "the kernel package has no vmlinuz"
-	echo "${file##*/vmlinuz-}" >"$work/kernel-version"
+	kernel_unpack "${modules[@]}"
 	# An arm64 Image has "ARMd" at byte 56 (Documentation/arm64/booting.rst); QEMU takes it as it is.
-	[ "$(od -An -c -j56 -N4 "$file" | tr -d ' ')" = ARMd ] || fail "the kernel is no plain arm64 Image"
-	cp "$file" "$1/vmlinux"
-	for name in "${modules[@]}"; do
-		file=$(find "$tree" -name "$name.ko" -o -name "$name.ko.xz" | head -n1)
-		i=$((i + 1))
-		case $file in
-		*.xz) xz -dc "$file" >"$2/modules/$(printf %02d $i)-$name.ko" ;;
-		*.ko) cp "$file" "$2/modules/$(printf %02d $i)-$name.ko" ;;
-		esac
-	done
-	phase "kernel $(cat "$work/kernel-version"), $(find "$2/modules" -type f | wc -l) modules"
-}
-
-write_manifest() { # DIR HASH
-	local drifted=false sep="" f
-	[ -s "$work/drift" ] && drifted=true
-	{
-		printf '{\n  "schema": "flamelab-image/1",\n  "hash": "%s",\n' "$2"
-		printf '  "kernel": "%s (%s)",\n' "$(cat "$work/kernel-version")" "$(awk '/^linux-image-/ { print $2; exit }' "$work/packages")"
-		printf '  "drifted": %s,\n  "files": {' $drifted
-		for f in modules.cpio vmlinux; do
-			printf '%s\n    "%s": "%s"' "$sep" $f "$(sha256sum <"$1/$f" | cut -d' ' -f1)"
-			sep=,
-		done
-		printf '\n  }\n}\n'
-	} >"$1/manifest.json"
+	[ "$(od -An -c -j56 -N4 "$kernel_file" | tr -d ' ')" = ARMd ] || fail "the kernel is no plain arm64 Image"
+	cp "$kernel_file" "$1/vmlinux"
+	kernel_modules "$2/modules" "${modules[@]}"
+	phase "kernel $(cat "$work/kernel-version"), $module_count modules"
 }
 
 build_into() { # DIR HASH
-	local hash=$2 tree=$work/root
+	local tree=$work/root drifted=false
 	debs_take
-	# A drifted image is another image: its identity covers what really went in.
-	[ ! -s "$work/drift" ] || hash=$({ echo "$hash"; cat "$work/packages"; } | sha256sum | cut -d' ' -f1)
 	unpack_root "$tree"
 	build_kernel "$1" "$tree"
 	{
@@ -147,28 +93,18 @@ build_into() { # DIR HASH
 		cpio_entry 'TRAILER!!!' 0 -
 	} >"$1/modules.cpio"
 	phase "root packed, $(($(stat -c %s "$1/modules.cpio") / 1024)) KiB"
-	write_manifest "$1" "$hash"
+	[ ! -s "$work/drift" ] || drifted=true
+	image_manifest "$1" "$(image_identity "$2")" $drifted "${files[@]}"
 }
 
-# The cache is as good as its bytes.
-is_whole() {
-	local f
-	for f in modules.cpio vmlinux; do
-		[ -f "$1/$f" ] || return 1
-		grep -qF "\"$f\": \"$(sha256sum <"$1/$f" | cut -d' ' -f1)\"" "$1/manifest.json" || return 1
-	done
-}
-
-for tool in dpkg-deb tar xz sha256sum flock; do
-	command -v $tool >/dev/null || fail "needs $tool; run: make deps"
-done
+debs_need dpkg-deb tar xz sha256sum flock
 debs_hold_cache "$cache/images-arm64"
 work=$(mktemp -d "${TMPDIR:-/tmp}/flamelab-image.XXXXXX")
 [ -z "$refresh" ] || write_lock
 [ -s "$lock" ] || fail "no packages-arm64.lock; run: vm-images/build-arm64.sh --refresh-lock"
-hash=$(cat "$lock" "$list" "$here/build-arm64.sh" "$here/debs.sh" | sha256sum | cut -d' ' -f1)
+hash=$(cat "$lock" "$list" "$here/build-arm64.sh" "$here/debs.sh" "$here/image.sh" | sha256sum | cut -d' ' -f1)
 final=$cache/images-arm64/$hash
-if [ -f "$final/manifest.json" ] && ! is_whole "$final"; then
+if [ -f "$final/manifest.json" ] && ! image_is_whole "$final" "${files[@]}"; then
 	echo "$tag: the copy in the cache is damaged, building it anew: $final" >&2
 	rm -f "$final/manifest.json"
 fi
@@ -178,8 +114,7 @@ if [ ! -f "$final/manifest.json" ]; then
 	chmod 755 "$new"
 	build_into "$new" "$hash"
 	mv "$new" "$final"
-	find "$cache/images-arm64" -mindepth 1 -maxdepth 1 -type d -name '[0-9a-f]*' -printf '%T@ %p\n' | sort -rn | tail -n +4 |
-		cut -d' ' -f2- | xargs -r -d '\n' rm -rf
+	debs_prune "$cache/images-arm64" 3
 	echo "$tag: ready in $(seconds_since "$started") s: $final" >&2
 fi
 [ -z "$print_dir" ] || echo "$final"

@@ -1,27 +1,57 @@
-# debs.sh - sourced by sysroot.sh and build-arm64.sh: locked .deb packages of another architecture.
+# debs.sh - sourced by the scripts here: locked .deb packages, of whatever architecture, and the caches of what is
+# made of them.
 #
 # A lock has "name version architecture sha256 size path" a line. Files come from flamelab/debs/SHA256, else from
 # the archive that this machine's apt is set up for, through an apt state of our own: what this machine has
 # installed and which architectures its dpkg knows do not matter, and neither changes.
 #
-# The caller sets: cache, work, tag (for messages), lock; and $work exists.
+# The caller sets: debs_arch (amd64, arm64), cache, work, tag (for messages), lock; and $work exists.
 
 started=$EPOCHREALTIME phase_started=$EPOCHREALTIME
 seconds_since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
 phase() { echo "$tag: $1 ($(seconds_since "$phase_started") s)" >&2; phase_started=$EPOCHREALTIME; }
 fail() { echo "$tag: $*" >&2; exit 3; }
 
+work=""
+debs_cleanup() { [ -z "$work" ] || rm -rf "$work"; }
+trap debs_cleanup EXIT
+trap 'exit 130' INT TERM
+
+# The options that scripts have which take no others: sets refresh and print_dir.
+debs_options() {
+	local arg
+	refresh="" print_dir=""
+	for arg; do
+		case $arg in
+		--refresh-lock) refresh=1 ;;
+		--print-dir) print_dir=1 ;;
+		*) echo "usage: ${0##*/} [--refresh-lock] [--print-dir]" >&2; exit 2 ;;
+		esac
+	done
+}
+
+debs_need() { # TOOL...
+	local tool
+	for tool; do
+		command -v "$tool" >/dev/null || fail "needs $tool; run: make deps"
+	done
+}
+
+# For a caller that takes packages from elsewhere than this machine's sources: adds to apt_opts.
+debs_sources() { :; }
+
 debs_set_up() {
 	[ -z "${apt_ready:-}" ] || return 0
 	command -v apt-get >/dev/null || fail "packages are missing from $cache/debs and this machine has no apt-get"
 	mkdir -p "$work/apt/state/lists/partial" "$work/apt/cache/archives/partial"
 	apt_opts=(-q -o Dir::State="$work/apt/state" -o Dir::State::status=/dev/null -o Dir::Cache="$work/apt/cache"
-		-o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=1 -o APT::Architecture=arm64 -o APT::Architectures=arm64
+		-o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=1 -o APT::Architecture="$debs_arch" -o APT::Architectures="$debs_arch"
 		-o Acquire::Retries=3 -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
+	debs_sources
 	apt-get "${apt_opts[@]}" update >"$work/apt.log" 2>&1 ||
 		fail "apt-get update failed: $(grep -m1 '^[EW]:' "$work/apt.log" || tail -n1 "$work/apt.log")"
 	apt_ready=1
-	phase "package lists of arm64 read"
+	phase "package lists of $debs_arch read"
 }
 
 # The records of NAME...: lock lines of every version that is served.
@@ -100,7 +130,7 @@ debs_take() {
 # What the kernel's meta package depends on today.
 debs_newest_kernel() {
 	debs_set_up
-	apt-cache "${apt_opts[@]}" depends linux-image-arm64 | awk '/Depends: linux-image-/ { print $2; exit }'
+	apt-cache "${apt_opts[@]}" depends "linux-image-$debs_arch" | awk '/Depends: linux-image-/ { print $2; exit }'
 }
 
 debs_write_lock() {
@@ -120,4 +150,10 @@ debs_hold_cache() {
 		echo "$tag: another run holds the cache, waiting for it" >&2
 		flock -w 1800 9 || fail "waited 30 minutes for another run"
 	fi
+}
+
+# Each change of lock or script leaves a directory behind: the newest COUNT stay. What runs keeps its open files.
+debs_prune() { # DIR COUNT
+	find "$1" -mindepth 1 -maxdepth 1 -type d -name '[0-9a-f]*' -printf '%T@ %p\n' | sort -rn | tail -n +$(($2 + 1)) |
+		cut -d' ' -f2- | xargs -r -d '\n' rm -rf
 }

@@ -16,22 +16,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 list=$here/sysroot.list
 lock=$here/sysroot.lock
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/flamelab
-tag=sysroot
+debs_arch=arm64 tag=sysroot
 . "$here/debs.sh"
 
-refresh="" print_dir=""
-for arg; do
-	case $arg in
-	--refresh-lock) refresh=1 ;;
-	--print-dir) print_dir=1 ;;
-	*) echo "usage: sysroot.sh [--refresh-lock] [--print-dir]" >&2; exit 2 ;;
-	esac
-done
-
-work=""
-cleanup() { [ -z "$work" ] || rm -rf "$work"; }
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+debs_options "$@"
 
 write_lock() {
 	debs_set_up
@@ -64,9 +52,7 @@ unpack() {
 	[ -e "$root/usr/include/stdio.h" ] || fail "no stdio.h came out of the packages"
 }
 
-for tool in dpkg-deb tar sha256sum flock; do
-	command -v $tool >/dev/null || fail "needs $tool"
-done
+debs_need dpkg-deb tar sha256sum flock
 debs_hold_cache "$cache/sysroots"
 work=$(mktemp -d "${TMPDIR:-/tmp}/flamelab-sysroot.XXXXXX")
 [ -z "$refresh" ] || write_lock
@@ -81,8 +67,7 @@ if [ ! -f "$final/.packages" ]; then
 	unpack "$new"
 	cp "$work/packages" "$new/.packages"
 	mv "$new" "$final"
-	find "$cache/sysroots" -mindepth 1 -maxdepth 1 -type d -name '[0-9a-f]*' -printf '%T@ %p\n' | sort -rn | tail -n +3 |
-		cut -d' ' -f2- | xargs -r -d '\n' rm -rf
+	debs_prune "$cache/sysroots" 2
 	echo "sysroot: ready in $(seconds_since "$started") s: $final" >&2
 fi
 [ -z "$print_dir" ] || echo "$final"
