@@ -180,6 +180,7 @@ static int command_finish(struct campaign *c, bool write)
 		(void)buf_printf(&out, "report: %s/report.html\n", c->place.out);
 		r = 0;
 	}
+	(void)report_failures(c, &out);
 	(void)report_last_line(&c->counts, &out);
 	(void)fputs(buf_str(&out), stdout);
 	if (fflush(stdout) != 0 || r < 0)

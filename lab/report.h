@@ -11,6 +11,8 @@
 
 /* All return 0 or buf's error. */
 int report_text(const struct campaign *c, bool color, struct buf *out);
+/* Every red and every unmeasured gate once more, a line each: what remains of a log is its end. */
+int report_failures(const struct campaign *c, struct buf *out);
 /* "N passed, N failed, N skipped", the last line of a run; unmeasured and excused are skipped. */
 int report_last_line(const struct policy_counts *n, struct buf *out);
 int report_results(const struct campaign *c, struct buf *out);

@@ -41,6 +41,23 @@ const char *report_gate_text(const struct campaign_item *it, const struct gate *
 	return ret;
 }
 
+int report_failures(const struct campaign *c, struct buf *out)
+{
+	for (size_t i = 0; i < c->count; i++)
+		for (size_t k = 0; k < c->items[i].gates.count; k++) {
+			const struct gate *g = &c->items[i].gates.items[k];
+			char variant[64];
+
+			if (g->status != GATE_FAIL && g->status != GATE_UNMEASURED)
+				continue;
+			(void)report_variant(g, variant); /* before it is used twice below */
+			(void)buf_printf(out, "%s: %s %s %s%s%s\n", gate_status_name(g->status),
+				g->scenario, gate_kind_name(g->kind), variant,
+				variant[0] ? " " : "", g->text);
+		}
+	return buf_error(out);
+}
+
 int report_last_line(const struct policy_counts *n, struct buf *out)
 {
 	return buf_printf(out, "%zu passed, %zu failed, %zu skipped\n", n->passed, n->failed,

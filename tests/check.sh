@@ -11,11 +11,11 @@ logs=$B/check
 export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
-skips=()
+skips=() failures=()
 
 say() { printf '%-9s %-34s %s\n' "$1" "$2" "${3:-}"; }
 pass() { passed=$((passed + 1)); say passed "$@"; }
-fail() { failed=$((failed + 1)); say FAILED "$@"; }
+fail() { failed=$((failed + 1)); failures+=("$1: ${2:-}"); say FAILED "$@"; }
 skip() { skipped=$((skipped + 1)); skips+=("$1: ${2:-}"); say SKIP "$@"; }
 
 # step NAME COMMAND... : a check that either holds or not
@@ -49,6 +49,7 @@ unit() {
 		say passed "$name" "$ok tests"
 	else
 		say FAILED "$name" "$bad failed, $crashed crashed, see $log"
+		failures+=("$name: $(grep -aoE '(FAIL|CRASH)[^:]*: .*' "$log" | head -n 3 | tr '\n' ' ')")
 		grep -aE 'FAIL|CRASH|Assert' "$log" | head -n 20
 		[ "${bad:-0}${crashed:-0}" != 00 ] || failed=$((failed + 1))
 	fi
@@ -93,6 +94,9 @@ for e2e in tests/e2e/*.sh; do
 done
 
 for s in ${skips+"${skips[@]}"}; do echo "skipped: $s"; done
+# Once more at the end, which is what remains of a long log; .ci/run repeats it at its own.
+: >"$logs/failures"
+for f in ${failures+"${failures[@]}"}; do echo "FAIL: $f"; done | tee "$logs/failures"
 echo "$passed $failed $skipped" >"$logs/counts"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

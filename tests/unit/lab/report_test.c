@@ -145,6 +145,16 @@ Test(report, markdown_cells_hold_no_markup)
 	cr_assert_eq(lines, 4 + 2 + 3);
 }
 
+Test(report, failures_are_said_again_and_what_holds_is_not)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(1 << 20);
+
+	cr_assert_eq(report_failures(&campaign, &b), 0);
+	cr_assert_eq(strncmp(b.data, "FAIL: made_up share ", 20), 0);
+	cr_assert_not_null(strstr(b.data, "\nunmeasured: made_up losses "));
+	cr_assert_null(strstr(b.data, "fine"));
+}
+
 Test(report, last_line_counts_unmeasured_and_excused_as_skipped)
 {
 	struct policy_counts n = {
