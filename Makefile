@@ -79,8 +79,12 @@ PROGRAMS := $(if $(CROSS),,$(B)/flamelab) $(B)/flame-agent $(B)/flame-backend $(
 WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp)) \
 	     $(addprefix $(B)/workloads/,chain_nofp chain_stripped chain_static_pie tail_noreturn_nofp)
 
+# Go's names are apart from the C++ programs'. Without Go they are not built here, and installed for the lab.
+GO_NAMES := cpu_split lock_convoy io_fsync cache_miss ping_pong cgo_split
+GO_WORKLOADS := $(if $(CROSS),,$(addprefix $(B)/workloads/go_,$(GO_NAMES) cpu_split_stripped cpu_split_pie))
+
 .PHONY: all
-all: $(PROGRAMS) $(WORKLOADS) ## build everything (the second run does nothing)
+all: $(PROGRAMS) $(WORKLOADS) $(if $(shell command -v go),$(GO_WORKLOADS)) ## build everything (the second run does nothing)
 
 ##
 ## --- set-up ----------------------------------------------------------------------------------------
@@ -207,6 +211,22 @@ $(B)/workloads/tail_noreturn_nofp: workloads/cpp/tail_noreturn.cpp $(DEPS_BUILD)
 	$(call say,CXX,$@)
 	$(Q)$(build_workload)
 
+# The same bytes from the same Go, which asks no network and takes no other version of itself.
+GO_ENV = GO111MODULE=on GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS='-trimpath -buildvcs=false' GOCACHE=$(CURDIR)/$(B)/go-cache \
+	 CGO_ENABLED=$(if $(filter %cgo_split,$@),1 CC=$(CC),0)
+go_build = cd workloads/go && $(GO_ENV) go build $(GO_EXTRA) -o $(CURDIR)/$@ ./$(1)
+$(B)/workloads/go_cpu_split_stripped: GO_EXTRA := -ldflags '-s -w'
+$(B)/workloads/go_cpu_split_pie: GO_EXTRA := -buildmode=pie
+$(GO_WORKLOADS): $(wildcard workloads/go/go.mod workloads/go/truth/*) | $(B)/deps/$(if $(shell command -v go),build,lab)
+define go_workload
+$(2): $$(wildcard workloads/go/$(1)/*)
+	@mkdir -p $$(@D)
+	$$(call say,GO,$$@)
+	$$(Q)$$(call go_build,$(1))
+endef
+$(foreach n,$(GO_NAMES),$(eval $(call go_workload,$(n),$(B)/workloads/go_$(n))))
+$(eval $(call go_workload,cpu_split,$(addprefix $(B)/workloads/go_cpu_split_,stripped pie)))
+
 ##
 ## --- tests -----------------------------------------------------------------------------------------
 
@@ -302,7 +322,7 @@ format: ## rewrite sources the way clang-format decides
 ## --- lab and bench ---------------------------------------------------------------------------------
 
 LAB_DEPS := $(B)/deps/build $(B)/deps/lab
-LAB_BINS := $(PROGRAMS) $(WORKLOADS)
+LAB_BINS := $(PROGRAMS) $(WORKLOADS) $(GO_WORKLOADS)
 
 .PHONY: lab lab-full lab-arm64 image image-refresh bench
 # What scenarios on aarch64 need. Without compilers or packages they are skipped, and say so; code that does not
