@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -120,14 +121,41 @@ static int procfs_reopen(int path_fd, struct stat *st)
 	return fd < 0 ? -errno : fd;
 }
 
-int procfs_open_mapped(
-	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st)
+/*
+ * By path below the process's root: whatever is there now. The kernel writes paths as we reach them, which is
+ * from the process's root only if that is a mount; a mere chroot's own path stands before.
+ */
+static int procfs_open_by_path(int process_fd, const char *path, struct stat *st)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_CLOEXEC,
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
 	};
-	const char *path = maps_path(m, r);
+	char link[PATH_MAX];
+
+	if (path[0] != '/')
+		return -ENOENT;
+	_cleanup_(closep) int root = openat(process_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ssize_t n = readlinkat(process_fd, "root", link, sizeof(link));
+	if (root < 0 || n < 0)
+		return -errno;
+	if (n > 1 && strncmp(path, link, (size_t)n) == 0 && path[n] == '/')
+		path += n;
+	_cleanup_(closep) int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	return fd < 0 ? -errno : procfs_reopen(fd, st);
+}
+
+static int procfs_open_exe(int process_fd, struct stat *st)
+{
+	_cleanup_(closep) int fd = openat(process_fd, "exe", O_PATH | O_CLOEXEC);
+
+	return fd < 0 ? -errno : procfs_reopen(fd, st);
+}
+
+int procfs_open_mapped(
+	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st)
+{
+	struct stat found = {0};
 	char name[64];
 
 	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)r->start,
@@ -135,21 +163,17 @@ int procfs_open_mapped(
 	_cleanup_(closep) int by_map = openat(process_fd, name, O_PATH | O_CLOEXEC);
 	if (by_map >= 0)
 		return procfs_reopen(by_map, st);
-	if (path[0] != '/')
-		return -ENOENT;
-	_cleanup_(closep) int root = openat(process_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return -errno;
-	_cleanup_(closep) int by_path = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	if (by_path < 0)
-		return -errno;
-	int fd = procfs_reopen(by_path, st);
-
-	if (fd >= 0 && st->st_ino != r->inode) {
-		(void)close(fd); /* only read from */
-		return -ESTALE;
+	_cleanup_(closep) int by_path = procfs_open_by_path(process_fd, maps_path(m, r), &found);
+	if (found.st_ino == r->inode) {
+		*st = found;
+		return by_path < 0 ? by_path : steal_fd(&by_path);
 	}
-	return fd;
+	_cleanup_(closep) int exe = procfs_open_exe(process_fd, &found);
+	if (exe >= 0 && found.st_ino == r->inode) {
+		*st = found;
+		return steal_fd(&exe);
+	}
+	return -ESTALE;
 }
 
 int procfs_copy_vdso(uint64_t *ret_size)

@@ -22,9 +22,10 @@ int procfs_read_maps(int process_fd, struct maps *m);
  * The file behind a region, open for reading, and its stat; or -errno, -EINVAL: no regular file.
  *
  * By map_files, which reaches the mapped inode itself: deleted, replaced, in another mount namespace
- * or a memfd. Only where that is not allowed or the mapping has changed meanwhile, by path below
- * root, which the kernel resolves as the process would (RESOLVE_IN_ROOT), and then the inode must be
- * the mapping's.
+ * or a memfd. Only where that is not allowed (it takes CAP_CHECKPOINT_RESTORE) or the mapping has
+ * changed meanwhile, by path below root, which the kernel resolves as the process would
+ * (RESOLVE_IN_ROOT), and then by /proc/PID/exe; the inode must be the mapping's. No device, FIFO or
+ * socket is ever opened.
  */
 int procfs_open_mapped(
 	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st);

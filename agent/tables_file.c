@@ -307,22 +307,33 @@ void tables_file_close_idle(struct tables *t)
 	}
 }
 
-/* The segment that most of the region shows, or NULL. */
-static const struct helper_cfi_segment *tables_file_segment(
-	const struct tables_file *f, const struct maps_region *r)
+/*
+ * The segment at a file offset of the region, or NULL, and where in the region another begins. Segments
+ * that meet within a page are each mapped with all of it, so the region's own offset does not say
+ * which it is for; a byte's does.
+ */
+static const struct helper_cfi_segment *tables_file_segment(const struct tables_file *f,
+	const struct maps_region *r, uint64_t offset, uint64_t *ret_end_offset)
 {
 	const struct helper_cfi_segment *best = NULL;
-	uint64_t best_size = 0;
+	uint64_t end = r->offset + (r->end - r->start);
 
 	for (size_t i = 0; i < f->segment_count; i++) {
 		const struct helper_cfi_segment *s = &f->segments[i];
-		uint64_t start = MAX(s->offset, r->offset);
-		uint64_t end = MIN(s->offset + s->size, r->offset + (r->end - r->start));
 
-		if (start < end && end - start > best_size) {
+		if (s->offset >= end || s->offset + s->size <= r->offset)
+			continue;
+		if (!best ||
+			(s->offset <= offset ? s->offset > best->offset || best->offset > offset
+					     : s->offset < best->offset))
 			best = s;
-			best_size = end - start;
-		}
+	}
+	*ret_end_offset = end;
+	for (size_t i = 0; best && i < f->segment_count; i++) {
+		const struct helper_cfi_segment *s = &f->segments[i];
+
+		if (s->offset > MAX(best->offset, offset) && s->offset < *ret_end_offset)
+			*ret_end_offset = s->offset;
 	}
 	return best;
 }
@@ -339,17 +350,19 @@ static void tables_file_describe_run(
 }
 
 void tables_file_describe(const struct tables *t, uint32_t file, const struct maps_region *r,
-	struct table_mapping *ret)
+	uint64_t start, struct table_mapping *ret)
 {
 	const struct tables_file *f = file == 0 ? NULL : &t->files[file - 1];
 	const struct helper_cfi_segment *s;
+	uint64_t end_offset = 0;
 
-	*ret = (struct table_mapping){.start = r->start, .end = r->end};
+	*ret = (struct table_mapping){.start = start, .end = r->end};
 	switch (f ? f->state : TABLES_FILE_BROKEN) {
 	case TABLES_FILE_HAS_DIR:
-		s = tables_file_segment(f, r);
+		s = tables_file_segment(f, r, start - r->start + r->offset, &end_offset);
 		if (!s)
 			return; /* executable by a call of its own; nothing is said about it */
+		ret->end = r->start + (end_offset - r->offset);
 		ret->bias = r->start - r->offset + s->offset - s->vaddr;
 		ret->dir = f->dir;
 		ret->first_chunk = f->first_chunk;

@@ -166,9 +166,12 @@ bool tables_file_is_same(const struct tables_file *f);
 void tables_file_hold(struct tables *t, uint32_t file);
 void tables_file_release(struct tables *t, uint32_t file);
 void tables_file_close_idle(struct tables *t);
-/* Fills bias, directory and flags of a mapping of the file (0: could not be opened). */
+/*
+ * Fills a mapping of the file (0: could not be opened) that begins at start in the region, and ends where
+ * another segment begins, at the latest with the region.
+ */
 void tables_file_describe(const struct tables *t, uint32_t file, const struct maps_region *r,
-	struct table_mapping *ret);
+	uint64_t start, struct table_mapping *ret);
 /* The file whose range holds the directory entry, or NULL. */
 struct tables_file *tables_file_of_dir(struct tables *t, uint32_t dir);
 /* Frees directory ranges; no program can read them any more. */

@@ -31,30 +31,37 @@ static bool tables_list_joins(const struct table_mapping *a, const struct table_
 	       (a->dir == 0 || (a->bias == b->bias && a->dir >= TABLES_DIR_FIRST));
 }
 
+static void tables_list_append(struct tables *t, const struct table_mapping *new)
+{
+	struct table_mapping *last =
+		t->mapping_count == 0 ? NULL : &t->mappings[t->mapping_count - 1];
+
+	if (last && tables_list_joins(last, new))
+		last->end = new->end;
+	else if (t->mapping_count < TABLE_MAPPINGS_MAX)
+		t->mappings[t->mapping_count++] = *new;
+}
+
 static void tables_list_add(
 	struct tables *t, int process_fd, const struct maps *m, const struct maps_region *r)
 {
 	struct table_mapping new = {.start = r->start, .end = r->end};
-	struct table_mapping *last =
-		t->mapping_count == 0 ? NULL : &t->mappings[t->mapping_count - 1];
+	bool is_file = r->kind == MAPS_FILE || r->kind == MAPS_VDSO;
+	uint32_t file = is_file ? tables_file_get(t, process_fd, m, r) : 0;
 
-	if (r->kind == MAPS_ANON) {
+	if (r->kind == MAPS_ANON || file == TABLES_FILE_IS_ANON) {
 		new.flags = TABLE_MAPPING_ANON;
-	} else if (r->kind == MAPS_FILE || r->kind == MAPS_VDSO) {
-		uint32_t file = tables_file_get(t, process_fd, m, r);
-
-		if (file == TABLES_FILE_IS_ANON)
-			new.flags = TABLE_MAPPING_ANON;
-		else if (file != 0 || r->kind == MAPS_FILE)
-			tables_file_describe(t, file, r, &new);
-		if (file != 0 && file != TABLES_FILE_IS_ANON)
-			tables_list_hold_file(t, file);
+		file = 0;
+	} else if (file != 0 || r->kind == MAPS_FILE) {
+		tables_file_describe(t, file, r, r->start, &new);
 	}
-	if (last && tables_list_joins(last, &new)) {
-		last->end = new.end;
-		return;
+	if (file != 0)
+		tables_list_hold_file(t, file);
+	tables_list_append(t, &new);
+	while (new.end < r->end) { /* several segments in one region */
+		tables_file_describe(t, file, r, new.end, &new);
+		tables_list_append(t, &new);
 	}
-	t->mappings[t->mapping_count++] = new;
 }
 
 /* Files come first: of a process with more, generated code is left out. */

@@ -1,0 +1,109 @@
+/*
+ * A program of names_files.sh: burns CPU in NAME_outer -> NAME_hot, without frame pointers, and says when it is done.
+ * Built once for each name; the same code under another name is what the agent must not take it for.
+ *
+ * Descriptors: 3, and for the second round 5, give a byte to each program when all may begin; 4 takes "up" and "done".
+ *
+ *	-DPART=0	everything (default)	1: the two functions, as a library	2: the program that uses it
+ *	-DWHERE=FLAGS	the two functions in a section of their own with these flags
+ *	-DLOST		instead of NAME_outer a function that has no caller calls NAME_hot
+ *	PROGRAM COMM [once]
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef PART
+#define PART 0
+#endif
+#define JOIN2(a, b) a##_##b
+#define JOIN(a, b)  JOIN2(a, b)
+#define N(x)        JOIN(NAME, x)
+
+#ifdef WHERE /* the comment sign hides the flags that gcc adds */
+#define PLACE __attribute__((section(".text_apart,\"" WHERE "\",@progbits#")))
+#else
+#define PLACE
+#endif
+
+PLACE unsigned long N(outer)(unsigned long n);
+
+#if PART != 2
+PLACE __attribute__((noinline)) static unsigned long N(hot)(unsigned long n)
+{
+	volatile unsigned long pad[PAD];
+
+	for (unsigned long i = 0; i < PAD; i++)
+		pad[i] = i;
+	for (unsigned long i = 0; i < n; i++)
+		pad[i % PAD] += i;
+	return pad[n % PAD];
+}
+
+PLACE __attribute__((noinline)) unsigned long N(outer)(unsigned long n)
+{
+	volatile unsigned long pad[3 * PAD];
+
+	pad[n % PAD] = N(hot)(n);
+	return pad[n % PAD] + 1;
+}
+#endif
+
+#if PART != 1
+static double cpu_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+static void say(const char *text)
+{
+	if (write(4, text, strlen(text)) < 0)
+		_exit(1);
+}
+
+#ifdef LOST
+/* Calls N(hot)(n) in a frame whose caller is at an address where nothing is mapped; no rule says otherwise. */
+void lost(unsigned long n, unsigned long (*hot)(unsigned long));
+__asm__(".text\n.type lost, @function\nlost:\n"
+	"push %rbx\npush %rbp\nmov %rsp, %rbx\n"
+	"push $0x10000\npush $0\nmov %rsp, %rbp\n"
+	"sub $8, %rsp\ncall *%rsi\n"
+	"mov %rbx, %rsp\npop %rbp\npop %rbx\nret\n.size lost, . - lost\n");
+#define CALL(n) lost(n, N(hot))
+#else
+#define CALL(n) N(outer)(n)
+#endif
+
+/* One round: waits for a byte of descriptor fd. */
+__attribute__((noinline, noclone)) static void work(int fd, double seconds)
+{
+	double end;
+	char c;
+
+	if (read(fd, &c, 1) != 1)
+		_exit(1);
+	end = cpu_now() + seconds;
+	while (cpu_now() < end)
+		CALL(400000);
+	say("done\n");
+}
+
+int main(int argc, char **argv)
+{
+	prctl(PR_SET_NAME, argc > 1 ? argv[1] : "nobody");
+	say("up\n");
+	work(3, 0.3);
+	if (argc > 2)
+		return 0;
+	work(5, 0.3);
+	for (;;)
+		pause();
+}
+#endif
