@@ -111,9 +111,16 @@ def sums(summary):
     # Every sample taken has ended some way and is in the profile, those that waited for a table, too.
     ends = sum(s["stack_ends"].values())
     assert ends == s["samples"], "%d stacks ended, %d samples in the profile" % (ends, s["samples"])
-    far = [r for r in s["ledger"] if abs(r["sampled_ns"] - r["cpu_ns"]) > 6 * r["sigma_ns"] + 1e6]
+    # A kernel may keep threads of its own to itself: no switch of theirs is reported although they slept, and no
+    # sample falls into them. What is known of them is the scheduler's account alone.
+    shown = [r for r in s["ledger"] if r["switches_voluntary"] + r["switches_involuntary"] or r["samples"] or
+             not r["runnable_ns"] + r["blocked_s_ns"] + r["blocked_d_ns"] + r["blocked_other_ns"]]
+    # The agent has too few samples of itself (README: each redraw of a period starts it anew), never too many.
+    far = [r for r in shown if abs(r["sampled_ns"] - r["cpu_ns"]) > 6 * r["sigma_ns"] + 1e6 and
+           (r["comm"] != "flame-agent" or r["sampled_ns"] > r["cpu_ns"])]
     # 6 sigma and a millisecond: a hundred threads, most of them with a sample or none.
-    assert not far, "%s: sampled %d, ran %d" % (far[0]["comm"], far[0]["sampled_ns"], far[0]["cpu_ns"])
+    assert not far, "%s: sampled %d, ran %d, sigma %d" % tuple(
+        far[0][k] for k in ("comm", "sampled_ns", "cpu_ns", "sigma_ns"))
 
 
 def losses(summary):
