@@ -129,10 +129,14 @@ static uint32_t group_of(struct processes *p, uint64_t id)
 	return (uint32_t)*v;
 }
 
-/* The file name of its executable; "" when the process is gone, or a kernel thread. */
+/*
+ * The file name of its executable; "" when the process is gone, a kernel thread, or its executable a memfd, whose name
+ * is any text.
+ */
 static void read_exe(uint32_t tgid, char *ret, size_t size)
 {
 	static const char deleted[] = " (deleted)";
+	static const char memfd[] = "/memfd:";
 	char link[32];
 	char path[CGROUP_PATH_MAX];
 	const char *name;
@@ -144,6 +148,8 @@ static void read_exe(uint32_t tgid, char *ret, size_t size)
 	if (n <= 0)
 		return;
 	path[n] = '\0';
+	if (strncmp(path, memfd, strlen(memfd)) == 0)
+		return;
 	if (str_has_suffix(path, deleted))
 		path[(size_t)n - strlen(deleted)] = '\0';
 	name = strrchr(path, '/');

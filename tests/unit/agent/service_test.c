@@ -1,7 +1,12 @@
 /* Which service a process is counted to: the order of the sources, and what rules mean. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/processes.h"
@@ -136,6 +141,52 @@ Test(processes, an_executable_counts_only_while_the_process_has_the_name_it_was_
 	service_is(p, &now, strrchr(exe, '/') + 1);
 	service_is(p, &before, "a-shell");
 	processes_free(p);
+}
+
+/* A process whose executable is a memfd, when it has become that. */
+static pid_t start_memfd(void)
+{
+	int exec_done[2];
+	char path[32], byte;
+
+	cr_assert_eq(pipe2(exec_done, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int from = open("/bin/sleep", O_RDONLY | O_CLOEXEC);
+		int to = memfd_create("payload", MFD_CLOEXEC);
+
+		while (sendfile(to, from, NULL, 1 << 20) > 0)
+			;
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", to);
+		execl(path, "sleep", "60", (char *)NULL);
+		_exit(1);
+	}
+	cr_assert_gt(pid, 0);
+	(void)close(exec_done[1]);
+	cr_assert_eq(read(exec_done[0], &byte, 1), 0);
+	(void)close(exec_done[0]);
+	return pid;
+}
+
+Test(processes, a15_an_executable_without_a_file_is_known_by_the_processs_name, .timeout = 30)
+{
+	struct processes_options o = {.max = 8, .service = ""};
+	pid_t pid = start_memfd();
+	char comm[17] = "", path[32];
+	struct collect_stack s;
+	struct processes *p;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	FILE *f = fopen(path, "re");
+	cr_assert_not_null(f);
+	cr_assert_eq(fscanf(f, "%16[^\n]", comm), 1);
+	(void)fclose(f);
+	cr_assert_eq(processes_new(&o, &p), 0);
+	see(p, &s, (uint32_t)pid, 1, comm, 1);
+	service_is(p, &s, comm);
+	processes_free(p);
+	(void)kill(pid, SIGKILL);
+	cr_expect_eq(waitpid(pid, NULL, 0), pid);
 }
 
 Test(processes, only_small_services_of_newborn_processes_are_pooled)
