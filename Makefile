@@ -55,7 +55,7 @@ ALL_CFLAGS = -std=gnu17 $(CFLAGS) $(REPRO) -fno-omit-frame-pointer $(WARN) $(if 
 LDFLAGS  ?= -Wl,--as-needed -Wl,-z,relro,-z,now
 LIBS_BASE  := -lxxhash -lgnutls
 LIBS_PROF  := $(LIBS_BASE) -lz -lm
-LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -lcjson -lseccomp -lcap -l:libstdc++.a
+LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -llzma -lcjson -lseccomp -lcap -l:libstdc++.a
 LIBS_BACKEND := $(LIBS_PROF) -lmicrohttpd -lsqlite3 -lcjson -lpthread
 LIBS_LAB   := $(LIBS_PROF) -lcjson
 

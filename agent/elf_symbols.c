@@ -134,6 +134,12 @@ static void elf_symbols_add_relas(struct elf_symbols *e, const GElf_Shdr *s, con
 	}
 }
 
+static void elf_symbols_add_mini(struct elf_symbols *e, const GElf_Shdr *s)
+{
+	e->mini_offset = s->sh_offset;
+	e->mini_size = s->sh_size;
+}
+
 static int elf_symbols_order_codes(const void *a, const void *b)
 {
 	const struct elf_symbols_code *x = a;
@@ -166,6 +172,8 @@ static int elf_symbols_read_sections(struct elf_symbols *e, Elf *elf, const char
 			elf_symbols_add_table(e, elf, &s);
 		else if (s.sh_type == SHT_RELA)
 			elf_symbols_add_relas(e, &s, name);
+		else if (s.sh_type == SHT_PROGBITS && name && strcmp(name, ".gnu_debugdata") == 0)
+			elf_symbols_add_mini(e, &s);
 		else if ((s.sh_flags & SHF_EXECINSTR) && elf_symbols_add_code(e, &s, name) < 0)
 			return -ENOMEM;
 	}
@@ -231,6 +239,21 @@ static int elf_symbols_put(struct elf_symbols *e, const Elf64_Sym *s, int rank, 
 	return 0;
 }
 
+int elf_symbols_take(struct elf_symbols *e, const void *symbols, size_t count, size_t table)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0; i++) {
+		Elf64_Sym s;
+
+		memcpy(&s, (const char *)symbols + i * sizeof(s), sizeof(s));
+		int rank = elf_symbols_rank(e, &s);
+
+		r = rank < 0 ? 0 : elf_symbols_put(e, &s, rank, table);
+	}
+	return r;
+}
+
 static int elf_symbols_read_table(struct elf_symbols *e, size_t which)
 {
 	const struct elf_symbols_table *t = &e->tables[which];
@@ -241,15 +264,10 @@ static int elf_symbols_read_table(struct elf_symbols *e, size_t which)
 		int r = elf_symbols_pread(
 			e, t->offset + i * sizeof(*window), window, n * sizeof(*window));
 
+		if (r == 0)
+			r = elf_symbols_take(e, window, n, which);
 		if (r < 0)
 			return r;
-		for (size_t k = 0; k < n; k++) {
-			int rank = elf_symbols_rank(e, &window[k]);
-
-			r = rank < 0 ? 0 : elf_symbols_put(e, &window[k], rank, which);
-			if (r < 0)
-				return r;
-		}
 	}
 	return 0;
 }
@@ -264,7 +282,7 @@ static int elf_symbols_order(const void *a, const void *b)
 
 static int elf_symbols_read_tables(struct elf_symbols *e, const char **why)
 {
-	for (size_t i = 0; i < ELF_SYMBOLS_TABLES; i++) {
+	for (size_t i = 0; i < ELF_SYMBOLS_MINI; i++) {
 		if (e->tables[i].count > ELF_SYMBOLS_MAX) {
 			*why = "too many symbols";
 			return -EBADMSG;
@@ -276,6 +294,10 @@ static int elf_symbols_read_tables(struct elf_symbols *e, const char **why)
 			return r;
 		}
 	}
+	/* What cannot be read of it adds no names. */
+	if (e->mini_size > 0 && e->tables[ELF_SYMBOLS_SYMTAB].count == 0 &&
+		elf_symbols_read_mini(e, e->mini_offset, e->mini_size) == -ENOMEM)
+		return -ENOMEM;
 	if (e->count > 1)
 		qsort(e->symbols, e->count, sizeof(*e->symbols), elf_symbols_order);
 	return 0;
@@ -345,6 +367,7 @@ void elf_symbols_free(struct elf_symbols *e)
 	closep(&e->fd);
 	free(e->codes);
 	free(e->symbols);
+	free(e->mini_names);
 	free(e);
 }
 
@@ -374,6 +397,16 @@ bool elf_symbols_vaddr(const struct elf_symbols *e, uint64_t offset, uint64_t *r
 	return false;
 }
 
+/* .symtab has "memcpy@@GLIBC_2.14" where .dynsym has the version in a table of its own. */
+static bool elf_symbols_unversion(char *name)
+{
+	char *at = name[0] ? strchr(name + 1, '@') : NULL;
+
+	if (at && (at[1] == '@' || (at[1] >= 'A' && at[1] <= 'Z')))
+		*at = '\0';
+	return name[0] != '\0';
+}
+
 bool elf_symbols_name(
 	const struct elf_symbols *e, size_t table, uint32_t name, char *to, size_t size)
 {
@@ -384,6 +417,12 @@ bool elf_symbols_name(
 	size_t want = MIN(size - 1, t->names_size - name);
 	size_t chunk = 64; /* most names are short: read little first */
 
+	if (table == ELF_SYMBOLS_MINI) {
+		memcpy(to, e->mini_names + name, want);
+		to[want] = '\0';
+		return elf_symbols_unversion(to);
+	}
+
 	for (;;) {
 		size_t n = MIN(want, chunk);
 
@@ -391,7 +430,7 @@ bool elf_symbols_name(
 			return false;
 		to[n] = '\0';
 		if (strlen(to) < n || n == want)
-			return to[0] != '\0';
+			return elf_symbols_unversion(to);
 		chunk *= 8;
 	}
 }
@@ -518,5 +557,6 @@ size_t elf_symbols_count(const struct elf_symbols *e)
 
 size_t elf_symbols_memory(const struct elf_symbols *e)
 {
-	return sizeof(*e) + e->allocated * sizeof(*e->symbols) + e->code_count * sizeof(*e->codes);
+	return sizeof(*e) + e->allocated * sizeof(*e->symbols) + e->code_count * sizeof(*e->codes) +
+	       e->tables[ELF_SYMBOLS_MINI].names_size;
 }

@@ -3,10 +3,12 @@
  * a process managed to map, so this runs in the helper process only, reads by pread (a file that
  * is truncated meanwhile gives an error, where mmap would give SIGBUS) and bounds every count.
  *
- * 64-bit little-endian x86-64 and aarch64; other classes are refused with a reason.
+ * 64-bit little-endian x86-64 and aarch64; other classes are refused with a reason. A separate debug
+ * file is read like any other: it has the program's headers, its symbols and none of its bytes.
  *
  * Which name an address gets:
- *  1. Functions (FUNC, IFUNC) and untyped labels in executable sections, of .symtab and .dynsym.
+ *  1. Functions (FUNC, IFUNC) and untyped labels in executable sections, of .symtab and .dynsym; if
+ *     there is no .symtab, also those of .gnu_debugdata (minidebuginfo). A version behind '@' is cut.
  *  2. A symbol with a size names only [value, value + size). Of several that hold the address the
  *     one that begins last wins.
  *  3. If none does, a symbol of size 0 (assembly) names what follows it, up to the next symbol or

@@ -1,4 +1,5 @@
-/* What elf_symbols.c (the table) and elf_symbols_plt.c (PLT slots) share. */
+/* What elf_symbols.c (the table), elf_symbols_plt.c (PLT slots) and elf_symbols_mini.c
+ * (.gnu_debugdata) share. */
 #ifndef AGENT_ELF_SYMBOLS_INTERNAL_H
 #define AGENT_ELF_SYMBOLS_INTERNAL_H
 
@@ -21,9 +22,9 @@ struct elf_symbols_code { /* an executable section */
 	uint32_t slot_size; /* of a PLT; 0: no PLT */
 };
 
-struct elf_symbols_table { /* .symtab or .dynsym */
+struct elf_symbols_table { /* .symtab, .dynsym or that of .gnu_debugdata */
 	uint64_t offset, count;
-	uint64_t names, names_size;
+	uint64_t names, names_size; /* of ELF_SYMBOLS_MINI they are in mini_names */
 };
 
 struct elf_symbols_relas { /* relocations by .dynsym */
@@ -39,7 +40,7 @@ struct elf_symbol {
 	uint16_t pad;
 };
 
-enum { ELF_SYMBOLS_SYMTAB, ELF_SYMBOLS_DYNSYM, ELF_SYMBOLS_TABLES };
+enum { ELF_SYMBOLS_SYMTAB, ELF_SYMBOLS_DYNSYM, ELF_SYMBOLS_MINI, ELF_SYMBOLS_TABLES };
 
 struct elf_symbols {
 	int fd;
@@ -51,6 +52,8 @@ struct elf_symbols {
 	struct elf_symbols_table tables[ELF_SYMBOLS_TABLES];
 	struct elf_symbols_relas relas[ELF_SYMBOLS_RELAS_MAX]; /* .rela.plt first */
 	size_t rela_count;
+	uint64_t mini_offset, mini_size; /* .gnu_debugdata */
+	char *mini_names;
 	struct elf_symbol *symbols; /* sorted by start */
 	size_t count, allocated;
 };
@@ -60,6 +63,10 @@ int elf_symbols_pread(const struct elf_symbols *e, uint64_t offset, void *to, si
 /* The NUL-terminated string, cut at size - 1. False: unreadable or empty. */
 bool elf_symbols_name(
 	const struct elf_symbols *e, size_t table, uint32_t name, char *to, size_t size);
+/* Adds those of count symbols that name code. 0 or -ENOMEM. */
+int elf_symbols_take(struct elf_symbols *e, const void *symbols, size_t count, size_t table);
+/* Adds the symbols of .gnu_debugdata. On failure some may be there. */
+int elf_symbols_read_mini(struct elf_symbols *e, uint64_t offset, uint64_t size);
 /* The executable section that holds vaddr, or NULL. */
 const struct elf_symbols_code *elf_symbols_code_at(const struct elf_symbols *e, uint64_t vaddr);
 bool elf_symbols_find_plt(const struct elf_symbols *e, const struct elf_symbols_code *code,

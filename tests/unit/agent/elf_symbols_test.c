@@ -136,6 +136,40 @@ Test(elf_symbols, takes_mapping_symbols_of_aarch64_for_no_names)
 	names(e, 0x2dc, NULL);
 }
 
+Test(elf_symbols, names_hidden_functions_by_minidebuginfo)
+{
+	_cleanup_(elf_symbols_freep) struct elf_symbols *e = opened("fixtures/debug/mini.so");
+
+	names(e, 0x200, "parts_exported");
+	names(e, 0x212, "parts_hidden");
+	names(e, 0x22a, "parts_hidden");
+	names(e, 0x22b, "parts_second");
+	names(e, 0x23d, "parts_second");
+	names(e, 0x23e, NULL);
+	cr_assert_gt(elf_symbols_memory(e), 100);
+}
+
+Test(elf_symbols, leaves_minidebuginfo_alone_that_unpacks_to_more_than_64_mb)
+{
+	_cleanup_(elf_symbols_freep) struct elf_symbols *e = opened("fixtures/debug/bomb.so");
+
+	names(e, 0x200, "parts_exported");
+	names(e, 0x212, NULL);
+}
+
+Test(elf_symbols, reads_a_separate_debug_file)
+{
+	_cleanup_(elf_symbols_freep) struct elf_symbols *so = opened("fixtures/debug/by_id.so");
+	_cleanup_(elf_symbols_freep) struct elf_symbols *debug =
+		opened("fixtures/debug/by_id.debug");
+
+	names(so, 0x272, NULL);
+	names(debug, 0x260, "parts_exported");
+	names(debug, 0x272, "parts_hidden");
+	names(debug, 0x28b + 18, "parts_second");
+	names(debug, 0x28b + 19, NULL);
+}
+
 static int in_memory(const void *data, size_t size)
 {
 	int fd = memfd_create("elf", MFD_CLOEXEC);
