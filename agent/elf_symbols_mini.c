@@ -36,10 +36,10 @@ static int elf_symbols_mini_unpack(const struct elf_symbols *e, uint64_t offset,
 	uint8_t in[ELF_SYMBOLS_MINI_WINDOW];
 	lzma_ret state = LZMA_OK;
 	uint64_t at = 0;
+	int r = 0;
 
-	while (state == LZMA_OK) {
+	while (state == LZMA_OK && r == 0) {
 		void *to = NULL;
-		int r = 0;
 
 		if (z->avail_in == 0 && at < size) {
 			z->next_in = in;
@@ -50,13 +50,16 @@ static int elf_symbols_mini_unpack(const struct elf_symbols *e, uint64_t offset,
 		if (r == 0)
 			r = buf_reserve(out, ELF_SYMBOLS_MINI_WINDOW, &to);
 		if (r < 0)
-			return r;
+			break;
 		z->next_out = to;
 		z->avail_out = ELF_SYMBOLS_MINI_WINDOW;
 		state = lzma_code(z, at < size ? LZMA_RUN : LZMA_FINISH);
 		out->size += ELF_SYMBOLS_MINI_WINDOW - z->avail_out;
 	}
-	return state == LZMA_STREAM_END ? 0 : state == LZMA_MEM_ERROR ? -ENOMEM : -EBADMSG;
+	z->next_in = NULL;
+	if (r == 0 && state != LZMA_STREAM_END)
+		r = state == LZMA_MEM_ERROR ? -ENOMEM : -EBADMSG;
+	return r;
 }
 
 /* The section's range lies within size bytes. */
