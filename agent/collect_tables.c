@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "agent/bpf/skeleton.h"
+#include "agent/fault.h"
 #include "base/def.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -36,6 +37,7 @@ int collect_tables_prepare(struct collect_bpf *skel, bool with_tables, uint64_t 
 		with_tables ? skel->progs.on_sample_fp : skel->progs.on_sample, false);
 
 	skel->rodata->deferred_slots = (uint32_t)slots;
+	skel->rodata->sample_turns = fault_sample_turns();
 	if (r == 0 && with_tables)
 		return bpf_map__set_max_entries(skel->maps.deferred, (uint32_t)slots);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(entries); i++)

@@ -10,10 +10,11 @@
  *..._FUNCTION2 keep_pc      return addresses are named as they stand, not pc-1 double_cpu   the
  *weights of one CPU count twice                     FLAME_FAULT_CPU (0) leak         1 KiB a window
  *is allocated and never freed slow         the agent needs 5 % more CPU time for all it does
+ *	sample_slow	each sample costs the kernel program some hundred instructions more
  *	spool_unbounded	the daemon's spool keeps all windows, whatever its limits
  *
  * A function is named as it stands in the profile, without a parameter list. All are applied in
- * user space: the kernel side is the shipped one. A stack's count was aggregated over CPUs, so
+ * user space: the kernel side is the shipped one, where sample_slow only sets a constant that is 0 else. A stack's count was aggregated over CPUs, so
  * double_cpu gives every stack that CPU's share of the total weight once more.
  */
 #ifndef AGENT_FAULT_H
@@ -37,6 +38,8 @@ void fault_drop(const struct profile *p, const uint32_t *frames, uint32_t count,
 	uint64_t *weight_ns);
 void fault_leak(void); /* at the end of a window */
 void fault_slow(void); /* after each piece of work */
+/* Turns of an empty loop in the kernel program, for each sample. */
+uint32_t fault_sample_turns(void);
 /* The daemon never calls fault_init(); this asks the environment by itself. */
 bool fault_spool_unbounded(void);
 

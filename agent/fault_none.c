@@ -44,6 +44,11 @@ void fault_slow(void)
 {
 }
 
+uint32_t fault_sample_turns(void)
+{
+	return 0;
+}
+
 bool fault_spool_unbounded(void)
 {
 	return false;

@@ -15,6 +15,7 @@ enum fault_kind {
 	FAULT_DOUBLE_CPU,
 	FAULT_LEAK,
 	FAULT_SLOW,
+	FAULT_SAMPLE_SLOW,
 	FAULT_SPOOL_UNBOUNDED
 };
 
@@ -26,6 +27,7 @@ static const char *const fault_names[] = {
 	[FAULT_DOUBLE_CPU] = "double_cpu",
 	[FAULT_LEAK] = "leak",
 	[FAULT_SLOW] = "slow",
+	[FAULT_SAMPLE_SLOW] = "sample_slow",
 	[FAULT_SPOOL_UNBOUNDED] = "spool_unbounded",
 };
 
@@ -159,6 +161,11 @@ void fault_slow(void)
 	for (uint64_t end = now + (now - fault.cpu_ns_last) / 20; now < end; now = cpu_ns())
 		;
 	fault.cpu_ns_last = now;
+}
+
+uint32_t fault_sample_turns(void)
+{
+	return fault.kind == FAULT_SAMPLE_SLOW ? 64 : 0;
 }
 
 bool fault_spool_unbounded(void)

@@ -36,7 +36,7 @@ struct campaign_item {
 	struct evidence *evidence; /* plan.runs * plan.step_count, run by run */
 	struct gate_list gates;
 	struct judge_overhead overhead;
-	double cost; /* what a baseline holds: ns of the agent, instructions of the backend a profile */
+	double cost; /* what a baseline holds: instructions: of the kernel a sample, of the backend a profile */
 	bool has_cost;
 	size_t infrastructure; /* boots that failed */
 };

@@ -52,7 +52,7 @@ static void campaign_judge_baseline(
 		policy_judge_baseline(c->policy, g, key, image->drifted, it->has_cost, it->cost);
 }
 
-static void campaign_judge_overhead(struct campaign *c, struct campaign_item *it, struct gate *g)
+static void campaign_judge_overhead(struct campaign_item *it, struct gate *g)
 {
 	const struct evidence *e = it->evidence;
 
@@ -70,10 +70,6 @@ static void campaign_judge_overhead(struct campaign *c, struct campaign_item *it
 	case GATE_MEMORY:
 		judge_memory(g, &e[1], &e[2]);
 		break;
-	case GATE_BASELINE:
-		it->has_cost = it->plan.mode == VM_EXACT && judge_cost_ns(&e[1], &it->cost);
-		campaign_judge_baseline(c, it, g);
-		break;
 	default:
 		gate_unmeasured(g, "an overhead scenario does not measure this");
 	}
@@ -82,7 +78,7 @@ static void campaign_judge_overhead(struct campaign *c, struct campaign_item *it
 /* Gates that are not about one recording. False: judge_recording() has it. */
 static bool campaign_is_special(enum gate_kind k)
 {
-	return k == GATE_OVERHEAD || k == GATE_MEMORY || k == GATE_BASELINE ||
+	return k == GATE_OVERHEAD || k == GATE_MEMORY || k == GATE_UNWIND_COST ||
 	       k == GATE_SAME_TWICE || k == GATE_PERTURB || k == GATE_OVERHEAD_REAL ||
 	       k == GATE_INGESTION;
 }
@@ -102,11 +98,16 @@ static void campaign_judge_special(struct campaign *c, struct campaign_item *it,
 		it->has_cost = judge_ingestion(g, it->evidence, p->scenario->shift, &it->cost);
 		campaign_judge_baseline(c, it, g);
 		break;
+	case GATE_UNWIND_COST:
+		it->has_cost = judge_unwind_cost(
+			g, it->evidence, p->step_count, p->scenario->shift, &it->cost);
+		campaign_judge_baseline(c, it, g);
+		break;
 	case GATE_OVERHEAD_REAL:
 		gate_unmeasured(g, "real-hardware overhead: unmeasured, a VM cannot tell");
 		break;
 	default:
-		campaign_judge_overhead(c, it, g);
+		campaign_judge_overhead(it, g);
 	}
 	gate_decide(g);
 }

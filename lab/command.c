@@ -378,18 +378,18 @@ int command_rebaseline(int argc, char **argv)
 	_cleanup_(campaign_done) struct campaign c = {0};
 	_cleanup_(json_done) struct json j = {0};
 	struct command_request q = {.quiet = true};
-	enum gate_kind gate = GATE_BASELINE;
+	enum gate_kind gate = GATE_UNWIND_COST;
 	const char *unit;
 	int code = command_open(
-		&cmd, rebaseline_specs, "rebaseline baseline|ingestion --why TEXT", argc, argv);
+		&cmd, rebaseline_specs, "rebaseline unwind_cost|ingestion --why TEXT", argc, argv);
 
 	if (code >= 0)
 		return code;
 	if (cmd.operands != argc - 1 || !gate_kind_parse(argv[cmd.operands], &gate) ||
 		!policy_has_baselines(gate, &unit) || !cmd.o.why || strlen(cmd.o.why) < 10) {
-		(void)fprintf(stderr,
-			"flamelab rebaseline: needs the gate 'baseline' or 'ingestion', and --why "
-			"with at least 10 characters\n");
+		(void)fprintf(stderr, "flamelab rebaseline: needs the gate 'unwind_cost' or "
+				      "'ingestion', and --why "
+				      "with at least 10 characters\n");
 		return POLICY_USAGE;
 	}
 	if (command_request_load(&q, cmd.place.out, &j) < 0) {

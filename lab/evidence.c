@@ -222,6 +222,10 @@ static int evidence_meters_finish(struct evidence_meters *m)
 	m->oom_kills = evidence_u64(&root, "oom_kills");
 	m->bpf_run_ns = evidence_u64(&root, "bpf_run_ns");
 	m->bpf_run_count = evidence_u64(&root, "bpf_run_count");
+	field = json_field(&root, "sample_run_ns");
+	m->sample_run_ns = json_u64(&field, 0, 0, evidence_max);
+	field = json_field(&root, "sample_run_count");
+	m->sample_run_count = json_u64(&field, 0, 0, evidence_max);
 	field = json_need(&root, "timed_out");
 	m->timed_out = json_bool(&field, false);
 	if (evidence_read_series(&root, m) < 0)

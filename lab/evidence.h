@@ -65,6 +65,7 @@ struct evidence_meters { /* meters.json, flamelab-meters/1 */
 	uint64_t agent_start_ns, agent_window_ns, agent_flush_ns;
 	uint64_t window_wall_ns, workload_wall_ns, workload_cpu_ns;
 	uint64_t memory_peak, memory_samples, oom_kills, bpf_run_ns, bpf_run_count;
+	uint64_t sample_run_ns, sample_run_count; /* of the program that takes samples */
 	bool timed_out;
 	uint64_t
 		*memory_series; /* bytes, 10 a second while the workload ran; none: not asked for */

@@ -21,7 +21,7 @@ static const struct {
 	[GATE_SYMBOLS] = {"symbols", "frames of the workload have no name"},
 	[GATE_OVERHEAD] = {"overhead", "the agent costs more than 1 % of the CPU"},
 	[GATE_MEMORY] = {"memory", "the agent needs more than 100 MB"},
-	[GATE_BASELINE] = {"baseline", "the agent became more expensive than the committed figure"},
+	[GATE_UNWIND_COST] = {"unwind_cost", "a sample costs the kernel more than it did"},
 	[GATE_SAME_TWICE] = {"same_twice", "the same inputs gave other figures the second time"},
 	[GATE_PERTURB] = {"perturb", "a gate fails for no reason when seeds or offsets change"},
 	[GATE_LEAK] = {"leak", "the agent's memory grows from window to window"},

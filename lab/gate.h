@@ -21,7 +21,7 @@ enum gate_kind {
 	GATE_SYMBOLS,      /* the workload's own frames have names */
 	GATE_OVERHEAD,     /* agent CPU + BPF time + slowdown of the workload */
 	GATE_MEMORY,       /* peak below 100 MB, and alive under memory.max=100M */
-	GATE_BASELINE,     /* agent CPU against the committed figure of the same key */
+	GATE_UNWIND_COST,  /* the kernel program's instructions per sample */
 	GATE_SAME_TWICE,   /* the same job in another VM gave the same figures */
 	GATE_PERTURB,      /* no false alarm under other seeds, offsets, environments */
 	GATE_LEAK,         /* memory does not grow from window to window */

@@ -71,6 +71,9 @@ static int write_step(const struct job_step *s, struct buf *out)
 		return err;
 	if (s->play && (err = write_play(s, out)) < 0)
 		return err;
+	if (s->bpf_stats_after_ms > 0 && (err = buf_printf(out, "bpf_stats_after_ms %llu\n",
+						  (unsigned long long)s->bpf_stats_after_ms)) < 0)
+		return err;
 	return buf_printf(out,
 		"workload_env_pad %llu\nstart_offset_ns %llu\nmemory_max %llu\nbpf_stats %d\n"
 		"%s%stimeout_ms %llu\nend\n",

@@ -18,6 +18,7 @@
  *	start_offset_ns 1700000		from the agent's ready byte to the workload's start
  *	memory_max 104857600		of the agent's cgroup; 0: none
  *	bpf_stats 1			kernel.bpf_stats_enabled during the step
+ *	bpf_stats_after_ms 1000		or only from so long after the workload's start
  *	verify 1			before the recording: `AGENT __verify` into verifier.log
  *	memory_series 1			meters.json has memory_series_bytes
  *	timeout_ms 120000		guest time for the whole step
@@ -46,6 +47,7 @@
  *		memory_samples, memory_source	"cgroup" or "rss_anon" (no memory controller here)
  *		memory_limited			whether memory_max took effect
  *		oom_kills, bpf_run_ns, bpf_run_count
+ *		sample_run_ns, sample_run_count	of these, the program that takes samples
  *		timed_out			the step's timeout ended it
  *		memory_series_bytes		with memory_series: an array of 10 readings a second while
  *						the workload ran, without slab that can be taken back
@@ -82,6 +84,7 @@ struct job_step {
 	uint64_t start_offset_ns;
 	uint64_t memory_max;
 	uint64_t timeout_ms;
+	uint64_t bpf_stats_after_ms; /* 0: not so */
 	bool bpf_stats, verify, memory_series;
 	const char *play; /* NULL: a recording */
 	const char *backend;

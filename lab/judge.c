@@ -139,24 +139,31 @@ void judge_perturb(struct gate *g, const struct scenario *s, const struct eviden
 	gate_check_most(g, "", 0, (double)total, 0, "false alarms in %zu runs", count);
 }
 
-/* Every gate of a fault that is named, or that its comparison needs. */
+/* Every gate of a fault that is named; those of cost hold it against the fault-free case. */
 static void judge_fault_gates(struct gate_list *l, const struct scenario *s,
 	const struct scenario_fault *f, const struct evidence *e, const struct evidence *plain)
 {
+	static const struct {
+		enum gate_kind kind;
+		void (*judge)(
+			struct gate *g, const struct evidence *e, const struct evidence *plain);
+	} compared[] = {{GATE_AGENT_COST_SAME, judge_cost_same},
+		{GATE_UNWIND_COST, judge_unwind_cost_same}};
 	bool want[GATE_KIND_COUNT];
-	struct gate *g;
 
 	for (unsigned int k = 0; k < GATE_KIND_COUNT; k++)
-		want[k] = (f->red[k] || f->green[k]) && k != GATE_AGENT_COST_SAME;
+		want[k] = f->red[k] || f->green[k];
+	for (size_t i = 0; i < ARRAY_SIZE(compared); i++) {
+		enum gate_kind k = compared[i].kind;
+		struct gate *g = want[k] ? gate_add(l, k, s->name, f->name, GATE_REQUIRED) : NULL;
+
+		want[k] = false;
+		if (g && plain)
+			compared[i].judge(g, e, plain);
+		if (g)
+			gate_decide(g);
+	}
 	judge_recording(l, s, f->name, e, 1, want);
-	if (!f->red[GATE_AGENT_COST_SAME] && !f->green[GATE_AGENT_COST_SAME])
-		return;
-	g = gate_add(l, GATE_AGENT_COST_SAME, s->name, f->name, GATE_REQUIRED);
-	if (!g)
-		return;
-	if (plain)
-		judge_cost_same(g, e, plain);
-	gate_decide(g);
 }
 
 /* "red share_pooled, green path ledger": what a fault did, in the words of its scenario. */

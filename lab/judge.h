@@ -32,7 +32,8 @@
 #define JUDGE_CONSERVED_PART 0.01 /* exits that a busy host stretches */
 #define JUDGE_OVERHEAD_MAX   0.01
 #define JUDGE_MEMORY_MAX     100e6
-#define JUDGE_BASELINE_PART  0.02
+#define JUDGE_UNWIND_PART    0.015
+#define JUDGE_UNWIND_MIN     2000 /* samples of a step */
 #define JUDGE_RATE_DRAW      8.0  /* samples from one draw of the rate to the next */
 #define JUDGE_RATE_PART      0.01 /* idle between the agent's start, the workload's and both ends */
 #define JUDGE_INGESTION_PART 0.03
@@ -98,7 +99,14 @@ void judge_leak(struct gate *g, const struct evidence *e, size_t count);
 void judge_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain);
 /* e holds count steps of the first run, then the same steps of each further run. */
 void judge_same_twice(struct gate *g, const struct evidence *e, size_t count, size_t runs);
-/* What baselines and A/B hold: all of the agent's CPU, start-up too, ns. False: not measured. */
+/*
+ * Guest instructions that a sample costs the kernel once the tables are there: the mean of each step, all steps
+ * together. False, with the gate unmeasured: they are not known.
+ */
+bool judge_unwind_cost(
+	struct gate *g, const struct evidence *e, size_t count, unsigned int shift, double *ret);
+void judge_unwind_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain);
+/* What A/B holds: all of the agent's CPU, start-up too, ns. False: not measured. */
 bool judge_cost_ns(const struct evidence *e, double *ret);
 
 /*

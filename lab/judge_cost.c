@@ -112,6 +112,46 @@ void judge_memory(struct gate *g, const struct evidence *with, const struct evid
 	}
 }
 
+/* A sample's mean cost, ns. */
+static bool judge_sample_ns(struct gate *g, const struct evidence *e, double *ret)
+{
+	const struct evidence_meters *m = &e->meters;
+
+	if (!judge_metered(g, e))
+		return false;
+	/* Fewer are no mean: now and then one brings a stack that is new, or waits for a table. */
+	if (m->sample_run_count < JUDGE_UNWIND_MIN || m->sample_run_ns == 0) {
+		gate_unmeasured(g, "%s: the kernel timed %llu samples, %d are needed", e->step,
+			(unsigned long long)m->sample_run_count, JUDGE_UNWIND_MIN);
+		return false;
+	}
+	*ret = (double)m->sample_run_ns / (double)m->sample_run_count;
+	return true;
+}
+
+bool judge_unwind_cost(
+	struct gate *g, const struct evidence *e, size_t count, unsigned int shift, double *ret)
+{
+	double sum = 0, one;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!judge_sample_ns(g, &e[i], &one))
+			return false;
+		sum += one / (double)(1U << shift); /* QEMU's icount: 2^shift ns an instruction */
+	}
+	*ret = sum;
+	return count > 0;
+}
+
+void judge_unwind_cost_same(struct gate *g, const struct evidence *e, const struct evidence *plain)
+{
+	double cost, plain_cost;
+
+	if (judge_sample_ns(g, e, &cost) && judge_sample_ns(g, plain, &plain_cost))
+		gate_check_most(g, "ns", plain_cost, cost, JUDGE_UNWIND_PART * plain_cost,
+			"a sample's cost against %s", plain->step);
+}
+
 static int judge_compare_double(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;

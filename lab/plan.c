@@ -10,6 +10,8 @@
 #include "base/def.h"
 #include "base/rng.h"
 
+/* By then a workload's stacks have been seen and their tables built; it is what stays that gate unwind_cost holds. */
+static const uint64_t plan_warm_ms = 1000;
 static const uint64_t plan_memory_max = 104857600; /* the 100 MB of DESIGN.md section 8 */
 
 static _printf_(2, 3) const char *plan_text(struct arena *a, const char *fmt, ...)
@@ -72,6 +74,8 @@ static int plan_step(struct arena *a, const struct scenario *s, const char *vari
 	step->name = plan_text(a, "%s.%s", s->name, variant);
 	step->timeout_ms = s->step_timeout_s * 1000;
 	step->verify = s->need[GATE_VERIFIER] != GATE_ABSENT;
+	if (s->need[GATE_UNWIND_COST] != GATE_ABSENT)
+		step->bpf_stats_after_ms = plan_warm_ms;
 	step->memory_series = s->need[GATE_MEMORY_FLAT] != GATE_ABSENT;
 	if (!step->name)
 		return -ENOMEM;
@@ -148,6 +152,22 @@ static int plan_perturb(
 	return r;
 }
 
+static bool plan_has_cost(const struct scenario_fault *f)
+{
+	return f->red[GATE_UNWIND_COST] || f->green[GATE_UNWIND_COST];
+}
+
+/* What a sample costs is asked of this fault, or of one that is held against it. */
+static bool plan_is_timed(const struct scenario *s, const struct scenario_fault *f)
+{
+	bool is_timed = plan_has_cost(f);
+
+	for (size_t i = 0; i < s->fault_count; i++)
+		is_timed |= plan_has_cost(&s->faults[i]) && s->faults[i].compare &&
+			    strcmp(s->faults[i].compare, f->name) == 0;
+	return is_timed;
+}
+
 static int plan_fault(struct arena *a, const struct scenario *s, const struct scenario_fault *f,
 	struct job_step *step)
 {
@@ -164,6 +184,8 @@ static int plan_fault(struct arena *a, const struct scenario *s, const struct sc
 	if (r == 0 && !s->play)
 		r = plan_agent(a, s, f->agent_args.count ? &f->agent_args : &s->agent_args,
 			"flame-agent-faulty", s->seeds[0], step);
+	if (plan_is_timed(s, f))
+		step->bpf_stats_after_ms = plan_warm_ms;
 	for (size_t i = 0; i < f->env_count; i++)
 		(s->play ? step->backend_env : step->agent_env)[i] = f->env[i];
 	for (size_t i = 0; i < f->agent_env_count; i++)

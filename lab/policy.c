@@ -202,8 +202,8 @@ const struct policy_baseline *policy_find(
 
 bool policy_has_baselines(enum gate_kind gate, const char **ret_unit)
 {
-	*ret_unit = gate == GATE_INGESTION ? "instructions" : "ns";
-	return gate == GATE_BASELINE || gate == GATE_INGESTION;
+	*ret_unit = "instructions";
+	return gate == GATE_UNWIND_COST || gate == GATE_INGESTION;
 }
 
 void policy_judge_baseline(const struct policy *p, struct gate *g, const char *key, bool drifted,
@@ -211,19 +211,20 @@ void policy_judge_baseline(const struct policy *p, struct gate *g, const char *k
 {
 	const struct policy_baseline *b = policy_find(p, g->kind, g->scenario, key);
 	bool is_ingestion = g->kind == GATE_INGESTION;
-	double part = is_ingestion ? JUDGE_INGESTION_PART : JUDGE_BASELINE_PART;
+	double part = is_ingestion ? JUDGE_INGESTION_PART : JUDGE_UNWIND_PART;
 
+	if (b && !drifted)
+		g->need = GATE_REQUIRED;
 	if (!known)
-		gate_unmeasured(
-			g, "%s", is_ingestion ? "not metered" : "agent CPU was not metered");
+		gate_unmeasured(g, "not metered");
 	else if (drifted)
 		gate_unmeasured(g, "image has drifted from its package lock");
 	else if (!b)
 		gate_unmeasured(g, "no baseline for this image, kernel, QEMU and toolchain");
 	else
-		gate_check_most(g, is_ingestion ? "" : "ns", b->value, value, part * b->value,
-			"%s against the baseline %.0f",
-			is_ingestion ? "instructions per pushed profile" : "agent CPU", b->value);
+		gate_check_most(g, "", b->value, value, part * b->value,
+			"instructions per %s against the baseline %.0f",
+			is_ingestion ? "pushed profile" : "sample", b->value);
 }
 
 static void policy_write_baseline(struct buf *b, const struct policy_baseline *x, bool first)

@@ -6,7 +6,7 @@
  *	{ "gate": "overhead_real", "scenario": "*" or a name, "platform": "exact"|"fast"|"host"|"any",
  *	  "reason": "...", "expiry": "YYYY-MM-DD" } ] }
  * baselines.json: { "schema": "flamelab-baselines/1", "baselines": [
- *	{ "gate": "baseline", "scenario": "overhead", "key": "...", "value": 1234, "why": "..." } ] }
+ *	{ "gate": "unwind_cost", "scenario": "unwind_cost", "key": "...", "value": 1234, "why": "..." } ] }
  */
 #ifndef LAB_POLICY_H
 #define LAB_POLICY_H
@@ -71,7 +71,10 @@ const struct policy_baseline *policy_find(
 	const struct policy *p, enum gate_kind gate, const char *scenario, const char *key);
 /* The gates that have baselines, and in what unit the figures are. */
 bool policy_has_baselines(enum gate_kind gate, const char **ret_unit);
-/* Judges value against the stored one: at most JUDGE_BASELINE_PART, JUDGE_INGESTION_PART above it. */
+/*
+ * Judges value against the stored one: at most JUDGE_UNWIND_PART, JUDGE_INGESTION_PART above it. Where a figure
+ * stands for the key the gate is required: nothing excuses that it was not measured.
+ */
 void policy_judge_baseline(const struct policy *p, struct gate *g, const char *key, bool drifted,
 	bool known, double value);
 /* Rewrites dir/baselines.json with one value moved or added. 0 or -errno. */

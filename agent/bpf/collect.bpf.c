@@ -61,6 +61,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Set before loading. */
 const volatile __u64 period_max_ns;
 const volatile bool key_tids;
+const volatile __u32
+	sample_turns; /* a seeded fault's (agent/fault.h); the loop of 0 is not loaded */
 
 /* Written by user space while the programs run, in this order. 0: not yet. */
 volatile __u64 armed_ns; /* the ledger follows states since */
@@ -247,6 +249,11 @@ static __always_inline void sample_to_ledger(
 	l->sampled_sq += square_us2(weight);
 }
 
+static long turn(__u32 i, void *unused)
+{
+	return 0;
+}
+
 static __always_inline void sample(struct bpf_perf_event_data *ctx, struct cpu_counts *c, __u64 now,
 	__u64 weight, bool by_tables)
 {
@@ -266,6 +273,8 @@ static __always_inline void sample(struct bpf_perf_event_data *ctx, struct cpu_c
 	count(&c->taken, weight);
 	c->taken_sq += square_us2(weight);
 	sample_to_ledger(c, task, weight);
+	if (sample_turns > 0)
+		bpf_loop(sample_turns, turn, 0, 0);
 	fill_names(&s->record, task);
 	s->record.cgroup_id = bpf_get_current_cgroup_id();
 	take_stack(ctx, s, task, by_tables);

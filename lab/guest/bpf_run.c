@@ -54,6 +54,10 @@ struct bpf_run bpf_run_sum(void)
 			continue;
 		sum.ns += info.run_time_ns;
 		sum.count += info.run_cnt;
+		if (strncmp(info.name, "on_sample", strlen("on_sample")) == 0) {
+			sum.sample_ns += info.run_time_ns;
+			sum.sample_count += info.run_cnt;
+		}
 	}
 }
 

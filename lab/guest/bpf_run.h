@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 struct bpf_run {
-	uint64_t ns;
-	uint64_t count;
+	uint64_t ns, count;
+	uint64_t sample_ns, sample_count; /* of on_sample and on_sample_fp alone */
 };
 
 /* Switches counting on or off: 0 or -errno. */

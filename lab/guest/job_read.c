@@ -77,6 +77,8 @@ static int read_directive(struct job_step *s, const char *word, const char *valu
 		s->play_count = n;
 	else if (strcmp(word, "bpf_stats") == 0)
 		s->bpf_stats = n != 0;
+	else if (strcmp(word, "bpf_stats_after_ms") == 0)
+		s->bpf_stats_after_ms = n;
 	else if (strcmp(word, "verify") == 0)
 		s->verify = n != 0;
 	else if (strcmp(word, "memory_series") == 0)

@@ -280,6 +280,8 @@ static int write_meters(const struct run *r)
 	(void)NUMBER("oom_kills", group_oom_kills(&r->agent.group));
 	(void)NUMBER("bpf_run_ns", r->bpf_after.ns - r->bpf_before.ns);
 	(void)NUMBER("bpf_run_count", r->bpf_after.count - r->bpf_before.count);
+	(void)NUMBER("sample_run_ns", r->bpf_after.sample_ns - r->bpf_before.sample_ns);
+	(void)NUMBER("sample_run_count", r->bpf_after.sample_count - r->bpf_before.sample_count);
 #undef NUMBER
 	(void)fprintf(f, ",\n  \"cpu_source\": \"%s\"", group_cpu_source(&r->agent.group));
 	(void)fprintf(f, ",\n  \"memory_source\": \"%s\"", group_memory_source(&r->agent.group));
@@ -300,6 +302,13 @@ static void start_timer(struct run *r)
 		(void)timerfd_settime(r->timer_fd, 0, &its, NULL); /* valid by construction */
 }
 
+/* Until the workload's end, or until_ns. */
+static void await_workload(struct run *r, uint64_t until_ns)
+{
+	while (r->workload.pidfd >= 0 && step_now_ns() < until_ns && step_in_time(r))
+		step_poll(r, until_ns);
+}
+
 /* From the ready byte to the request to stop. */
 static int run_window(struct run *r)
 {
@@ -313,8 +322,13 @@ static int run_window(struct run *r)
 		step_poll(r, start);
 	r->workload_start_ns = step_now_ns();
 	err = step_start_workload(r);
-	while (err == 0 && r->workload.pidfd >= 0 && step_in_time(r))
-		step_poll(r, r->deadline_ns);
+	if (err == 0 && r->step->bpf_stats_after_ms > 0) {
+		await_workload(
+			r, r->workload_start_ns + r->step->bpf_stats_after_ms * NSEC_PER_MSEC);
+		(void)bpf_run_enable(true); /* refused: counts stay 0, and that shows */
+	}
+	if (err == 0)
+		await_workload(r, r->deadline_ns);
 	r->workload_end_ns = step_now_ns();
 	r->bpf_after = bpf_run_sum();
 	r->cpu_window_ns = group_cpu_ns(&r->agent.group);
@@ -400,7 +414,7 @@ int step_run(const struct job_step *s, const struct step_place *place)
 	r.cpu_end_ns = MAX(group_cpu_ns(&r.agent.group), r.cpu_window_ns);
 	if (!r.agent.group.path[0] && r.agent.pid > 0) /* the process clock went with the process */
 		r.cpu_end_ns = MAX(usage_ns(&r.agent.usage), r.cpu_window_ns);
-	if (s->bpf_stats)
+	if (s->bpf_stats || s->bpf_stats_after_ms > 0)
 		(void)bpf_run_enable(false);
 	step_end(&r, &r.workload);
 	step_end(&r, &r.agent);

@@ -29,7 +29,8 @@ Test(job, is_written_as_its_header_says)
 			.timeout_ms = 120000,
 			.bpf_stats = true,
 			.verify = true,
-			.memory_series = true},
+			.memory_series = true,
+			.bpf_stats_after_ms = 1500},
 		{.name = "b", .workload = "w"},
 	};
 	struct job j = {.steps = steps, .step_count = 2};
@@ -45,6 +46,7 @@ Test(job, is_written_as_its_header_says)
 				      "workload cpu_split\n"
 				      "workload_arg --rounds\n"
 				      "workload_arg 2 or so\n"
+				      "bpf_stats_after_ms 1500\n"
 				      "workload_env_pad 1000\n"
 				      "start_offset_ns 1700000\n"
 				      "memory_max 104857600\n"

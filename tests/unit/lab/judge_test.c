@@ -475,6 +475,56 @@ Test(judge, overhead_without_bpf_runs_is_unmeasured)
 		GATE_UNMEASURED);
 }
 
+static struct evidence sampled(uint64_t ns_each, uint64_t count)
+{
+	struct evidence e = metered(1, 1, 1);
+
+	e.meters.sample_run_ns = ns_each * count;
+	e.meters.sample_run_count = count;
+	return e;
+}
+
+Test(judge, unwind_cost_is_the_instructions_of_the_mean_sample_of_each_step)
+{
+	const struct evidence e[] = {sampled(44000, 3000), sampled(18000, 9000)};
+	struct gate g = {.status = GATE_UNMEASURED};
+	double cost = 0;
+
+	cr_assert(judge_unwind_cost(&g, e, 2, 1, &cost));
+	cr_assert_float_eq(cost, 22000 + 9000, 1e-9, "at shift 1 an instruction takes 2 ns");
+	cr_assert_eq(g.check_count, 0, "the caller compares it");
+}
+
+Test(judge, unwind_cost_of_a_step_with_few_samples_is_unmeasured)
+{
+	const struct evidence e[] = {sampled(44000, 3000), sampled(18000, 1999)};
+	struct gate g = {.status = GATE_UNMEASURED};
+	double cost = -1;
+
+	cr_assert(!judge_unwind_cost(&g, e, 2, 1, &cost));
+	gate_decide(&g);
+	cr_assert_eq(g.status, GATE_UNMEASURED);
+	cr_assert_float_eq(cost, -1, 0, "it is untouched");
+}
+
+static enum gate_status unwind_cost_same(uint64_t plain_ns, uint64_t ns)
+{
+	struct evidence plain = sampled(plain_ns, 3000), e = sampled(ns, 3000);
+	struct gate g = {.status = GATE_UNMEASURED};
+
+	judge_unwind_cost_same(&g, &e, &plain);
+	gate_decide(&g);
+	free(g.checks);
+	return g.status;
+}
+
+Test(judge, dearer_samples_than_the_plain_agent_s_fail_and_cheaper_ones_do_not)
+{
+	cr_assert_eq(unwind_cost_same(44000, 44600), GATE_PASS);
+	cr_assert_eq(unwind_cost_same(44000, 44700), GATE_FAIL);
+	cr_assert_eq(unwind_cost_same(44000, 22000), GATE_PASS);
+}
+
 /* A second of a busy CPU: 4 sigma of 1,000 samples are 52, and 1 % is 10. */
 Test(judge, agent_that_samples_at_another_rate_than_asked_fails_overhead)
 {

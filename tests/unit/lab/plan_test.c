@@ -104,6 +104,34 @@ Test(plan, overhead_compares_bare_agent_and_limited)
 	cr_assert(!s[1].bpf_stats);
 }
 
+Test(plan, samples_are_timed_only_where_their_cost_is_judged_and_only_when_warm)
+{
+	static const char *const timed[] = {"plain_sample", "plain_sample_again", "sample_slow"};
+	struct scenario *s = scenario_find(&list, "selftest");
+	struct plan_options o = {0};
+	size_t found = 0;
+	struct plan p;
+
+	make("unwind_cost", &o, &p);
+	cr_assert(p.boots[0].job.steps[0].bpf_stats_after_ms > 0);
+	cr_assert(!p.boots[0].job.steps[0].bpf_stats, "else the first samples count, too");
+	make("matrix", &o, &p);
+	cr_assert_eq(p.boots[0].job.steps[0].bpf_stats_after_ms, 0);
+	make("selftest", &o, &p);
+	for (size_t b = 0; b < p.boot_count; b++)
+		for (size_t i = 0; i < p.boots[b].job.step_count; i++) {
+			const char *name = p.boots[b].job.steps[i].name + strlen(s->name) + 1;
+			bool want = false;
+
+			for (size_t k = 0; k < ARRAY_SIZE(timed); k++)
+				want |= strcmp(name, timed[k]) == 0;
+			found += want;
+			cr_expect_eq(
+				p.boots[b].job.steps[i].bpf_stats_after_ms > 0, want, "%s", name);
+		}
+	cr_assert_eq(found, ARRAY_SIZE(timed));
+}
+
 Test(plan, perturb_varies_and_is_the_same_on_every_machine)
 {
 	struct plan_options o = {0}, full = {.full = true};

@@ -9,7 +9,7 @@ static const char excuses[] =
 	"\"scenario\":\"*\",\"platform\":\"exact\",\"reason\":\"no real hardware here\","
 	"\"expiry\":\"2026-12-31\"}]}";
 static const char baselines[] =
-	"{\"schema\":\"flamelab-baselines/1\",\"baselines\":[{\"gate\":\"baseline\","
+	"{\"schema\":\"flamelab-baselines/1\",\"baselines\":[{\"gate\":\"unwind_cost\","
 	"\"scenario\":\"overhead\",\"key\":\"k1\",\"value\":1000,\"why\":\"first measured\"},"
 	"{\"gate\":\"ingestion\",\"scenario\":\"overhead\",\"key\":\"k1\",\"value\":1000,"
 	"\"why\":\"first measured\"}]}";
@@ -105,7 +105,7 @@ static enum gate_status against(enum gate_kind gate, const char *key, bool drift
 
 static enum gate_status baseline(const char *key, bool drifted, double value)
 {
-	return against(GATE_BASELINE, key, drifted, value);
+	return against(GATE_UNWIND_COST, key, drifted, value);
 }
 
 Test(policy, ingestion_allows_three_percent_more_and_any_less)
@@ -116,11 +116,33 @@ Test(policy, ingestion_allows_three_percent_more_and_any_less)
 	cr_assert_eq(against(GATE_INGESTION, "k2", false, 1000), GATE_UNMEASURED);
 }
 
-Test(policy, baseline_allows_two_percent_and_only_for_its_key)
+/* The key of a machine that nobody has measured on is excused, a known one is not. */
+Test(policy, baseline_of_a_known_key_is_required)
 {
-	cr_assert_eq(baseline("k1", false, 1019), GATE_PASS);
+	static const struct {
+		const char *key;
+		bool drifted;
+		enum gate_need need;
+	} rows[] = {{"k1", false, GATE_REQUIRED}, {"k2", false, GATE_PLATFORM},
+		{"k1", true, GATE_PLATFORM}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct gate_list l = {0};
+		struct gate *g = gate_add(&l, GATE_UNWIND_COST, "overhead", "", GATE_PLATFORM);
+
+		policy_judge_baseline(policy, g, rows[i].key, rows[i].drifted, false, 0);
+		gate_decide(g);
+		cr_expect_eq(g->status, GATE_UNMEASURED, "row %zu", i);
+		cr_expect_eq(g->need, rows[i].need, "row %zu", i);
+		gate_list_done(&l);
+	}
+}
+
+Test(policy, unwind_cost_allows_one_and_a_half_percent_more_and_any_less)
+{
+	cr_assert_eq(baseline("k1", false, 1014), GATE_PASS);
 	cr_assert_eq(baseline("k1", false, 500), GATE_PASS);
-	cr_assert_eq(baseline("k1", false, 1021), GATE_FAIL);
+	cr_assert_eq(baseline("k1", false, 1016), GATE_FAIL);
 	cr_assert_eq(baseline("k2", false, 1000), GATE_UNMEASURED);
 	cr_assert_eq(baseline("k1", true, 1000), GATE_UNMEASURED);
 }
@@ -132,7 +154,7 @@ Test(policy, rebaseline_moves_one_value_and_keeps_the_others)
 	struct json j;
 
 	cr_assert_not_null(mkdtemp(dir));
-	cr_assert_eq(policy_rebaseline(policy, dir, GATE_BASELINE, "overhead", "k \"2\"", 77,
+	cr_assert_eq(policy_rebaseline(policy, dir, GATE_UNWIND_COST, "overhead", "k \"2\"", 77,
 			     "a new image of the kernel"),
 		0);
 	(void)snprintf(path, sizeof(path), "%s/baselines.json", dir);
@@ -150,8 +172,8 @@ Test(policy, rebaseline_moves_one_value_and_keeps_the_others)
 			policy_parse_baselines(again, text, n), 0, "%s", again->baselines.message);
 	}
 	cr_assert_eq(again->item_count, 3);
-	cr_assert_eq(policy_find(again, GATE_BASELINE, "overhead", "k1")->value, 1000);
-	cr_assert_eq(policy_find(again, GATE_BASELINE, "overhead", "k \"2\"")->value, 77);
+	cr_assert_eq(policy_find(again, GATE_UNWIND_COST, "overhead", "k1")->value, 1000);
+	cr_assert_eq(policy_find(again, GATE_UNWIND_COST, "overhead", "k \"2\"")->value, 77);
 	policy_done(again);
 	free(again);
 	(void)unlink(path);
