@@ -6,15 +6,18 @@
 #include "agent/fault.h"
 #include "base/def.h"
 
-enum { ASSEMBLE_FRAMES_MAX = SAMPLE_KERNEL_FRAMES_MAX + SAMPLE_USER_FRAMES_MAX + 1 };
+enum { ASSEMBLE_PCS_MAX = SAMPLE_KERNEL_FRAMES_MAX + SAMPLE_USER_FRAMES_MAX };
+
+/* Inlined functions make more frames than addresses; the marker has to fit, too. */
+_Static_assert(SAMPLE_KERNEL_FRAMES_MAX < PROFILE_DEPTH_MAX - 1, "kernel frames always fit");
 
 struct assembly {
 	struct profile *profile;
 	const struct assemble_input *in;
 	struct assemble_totals totals;
-	uint32_t frames[ASSEMBLE_FRAMES_MAX];
+	uint32_t frames[PROFILE_DEPTH_MAX];
 	uint32_t frame_count;
-	uint64_t pcs[ASSEMBLE_FRAMES_MAX]; /* of the record at hand, aligned */
+	uint64_t pcs[ASSEMBLE_PCS_MAX]; /* of the record at hand, aligned */
 };
 
 static struct symbolizer_process process_of(const struct stack_record *r)
@@ -180,17 +183,22 @@ static int name_frames(struct assembly *a, const struct stack_record *r)
 {
 	struct symbolizer_process process = process_of(r);
 	const char *marker = assemble_marker(r->end, r->flags);
+	uint32_t room;
 	int n;
 
 	load_pcs(a, r);
 	n = name_kernel_frames(a, r->kernel_count);
 	if (n < 0)
 		return n;
+	room = PROFILE_DEPTH_MAX - 1 - a->frame_count;
 	n = symbolizer_user(a->in->symbolizer, a->profile, &process, a->pcs + r->kernel_count,
-		r->user_count, !(r->flags & STACK_RECORD_INTERRUPTED), a->frames + a->frame_count);
+		r->user_count, !(r->flags & STACK_RECORD_INTERRUPTED), room,
+		a->frames + a->frame_count);
 	if (n < 0)
 		return n;
-	a->frame_count += (uint32_t)n;
+	if ((uint32_t)n > room)
+		marker = assemble_marker(SAMPLE_END_DEPTH, 0);
+	a->frame_count += MIN((uint32_t)n, room);
 	return marker ? add_marker(a, marker) : 0;
 }
 

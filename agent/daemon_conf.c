@@ -66,6 +66,11 @@ const struct opt_spec daemon_conf_specs[] = {
 	{"unwind-table-mb", 0, OPT_U64, AT(unwind_table_mb), .arg = "MB", .def = "24",
 		.min = TABLES_BUDGET_MB_MIN, .max = RECORD_UNWIND_TABLE_MB_MAX,
 		.help = "kernel memory for unwind tables, of each recording"},
+	{"lines", 0, OPT_ENUM, AT(lines), .arg = "WHICH", .def = "function",
+		.choices = "function|line",
+		.help = "the line a frame has: its function's first, so that there are fewer "
+			"stacks,\n"
+			"or the one that ran"},
 	{"seed", 0, OPT_U64, AT(seed), .arg = "N", .def = "0",
 		.help = "of all that is drawn (jitter, sampling periods); 0: another one each "
 			"start"},

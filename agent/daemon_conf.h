@@ -28,6 +28,7 @@ struct daemon_conf {
 	uint64_t memory_limit_mb;
 	int unwind; /* enum record_unwind */
 	uint64_t unwind_table_mb;
+	int lines; /* enum symbolizer_lines */
 	uint64_t seed;
 	struct opt_list service_rules; /* SERVICE_RULES_MAX at most, each understood */
 

@@ -76,6 +76,7 @@ static int fill(struct arguments *a, const struct recorder_request *q)
 	add_number(a, "jitter-seed", q->jitter_seed);
 	add_option(a, "unwind", q->conf->unwind == RECORD_UNWIND_FP ? "fp" : "cfi");
 	add_number(a, "unwind-table-mb", q->conf->unwind_table_mb);
+	add_option(a, "lines", q->conf->lines == SYMBOLIZER_LINES_LINE ? "line" : "function");
 	(void)snprintf(tables, sizeof(tables), "%s/tables", q->conf->state_dir);
 	add_option(a, "tables-file", tables);
 	add_option(a, "service", q->conf->service);

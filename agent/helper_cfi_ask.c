@@ -42,7 +42,7 @@ static int helper_cfi_begin(
 	q->sequence = ++h->sequence;
 	int r = helper_cfi_request_put(&h->request, q);
 
-	return r < 0 ? r : helper_begin(h, fd, ret_deadline_ns);
+	return r < 0 ? r : helper_begin(h, &fd, 1, ret_deadline_ns);
 }
 
 int helper_cfi_ask(struct helper *h, int fd, uint64_t file, uint64_t first, size_t count,

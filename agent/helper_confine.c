@@ -6,6 +6,10 @@
  *
  * The uid can only be changed while the agent has CAP_SETUID, so a helper that is started anew
  * after the agent dropped it keeps the agent's uid. The other walls stand without privilege.
+ *
+ * The role "lines" may map files, read only, and what it maps counts against RLIMIT_AS; so the limit
+ * of its own memory is RLIMIT_DATA. A file that is cut while it is mapped kills that process, which
+ * costs inlined functions and no name (dwarf_names.h).
  */
 #include "agent/helper.h"
 
@@ -22,7 +26,12 @@
 #include "base/def.h"
 
 /* Debian's nobody and nogroup; owns no files. */
-enum { HELPER_UID = 65534, HELPER_FILES_MAX = 64 };
+enum {
+	HELPER_UID = 65534,
+	HELPER_FILES_MAX = 64,
+	HELPER_LINES_MAPPED_MB =
+		16 << 10, /* files of several GB are common, their pages are not ours */
+};
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HELPER_HAS_ASAN 1
@@ -66,8 +75,9 @@ static int helper_limit(int which, rlim_t value)
 	return setrlimit((__rlimit_resource_t)which, &limit) < 0 ? -errno : 0;
 }
 
-static int helper_limit_all(uint32_t memory_mb)
+static int helper_limit_all(enum helper_role role, uint32_t memory_mb)
 {
+	uint64_t size_mb = memory_mb;
 	int r = helper_limit(RLIMIT_CORE, 0);
 
 	if (r == 0)
@@ -77,12 +87,18 @@ static int helper_limit_all(uint32_t memory_mb)
 	if (r == 0)
 		r = helper_limit(RLIMIT_MEMLOCK, 0);
 	/* ASan's shadow takes terabytes of address space. */
-	if (r == 0 && !HELPER_HAS_ASAN)
-		r = helper_limit(RLIMIT_AS, (rlim_t)memory_mb << 20);
+	if (HELPER_HAS_ASAN)
+		return r;
+	if (r == 0 && role == HELPER_LINES) {
+		r = helper_limit(RLIMIT_DATA, (rlim_t)memory_mb << 20);
+		size_mb = HELPER_LINES_MAPPED_MB;
+	}
+	if (r == 0)
+		r = helper_limit(RLIMIT_AS, (rlim_t)size_mb << 20);
 	return r;
 }
 
-static int helper_add_rules(scmp_filter_ctx ctx)
+static int helper_add_rules(scmp_filter_ctx ctx, enum helper_role role)
 {
 	static const int allowed[] = {
 		SCMP_SYS(read),
@@ -135,13 +151,17 @@ static int helper_add_rules(scmp_filter_ctx ctx)
 	if (r == 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
 			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	/* Or a file, to read. */
+	if (r == 0 && role == HELPER_LINES)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
+			SCMP_A2(SCMP_CMP_EQ, PROT_READ), SCMP_A3(SCMP_CMP_EQ, MAP_PRIVATE));
 	/* ASan takes its signal stack down at exit. */
 	if (r == 0 && HELPER_HAS_ASAN)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(sigaltstack), 0);
 	return r;
 }
 
-static int helper_filter_calls(void)
+static int helper_filter_calls(enum helper_role role)
 {
 	/* Refused rather than killed: a C library that asks for something new (qsort looks at the
 	 * amount of memory) then goes on without, and nothing more is allowed either way. */
@@ -149,7 +169,7 @@ static int helper_filter_calls(void)
 
 	if (!ctx)
 		return -ENOMEM;
-	int r = helper_add_rules(ctx);
+	int r = helper_add_rules(ctx, role);
 
 	if (r == 0)
 		r = seccomp_load(ctx); /* sets no_new_privs */
@@ -157,7 +177,7 @@ static int helper_filter_calls(void)
 	return r;
 }
 
-int helper_confine(uint32_t memory_mb)
+int helper_confine(enum helper_role role, uint32_t memory_mb)
 {
 	pid_t parent = getppid();
 	int r = helper_drop_uid();
@@ -165,7 +185,7 @@ int helper_confine(uint32_t memory_mb)
 	if (r == 0)
 		r = helper_drop_capabilities();
 	if (r == 0)
-		r = helper_limit_all(memory_mb);
+		r = helper_limit_all(role, memory_mb);
 	if (r < 0)
 		return r;
 	/* A change of uid resets both: other processes of that uid may not trace us, and we do not
@@ -175,5 +195,5 @@ int helper_confine(uint32_t memory_mb)
 		return -errno;
 	if (getppid() != parent)
 		return -ESRCH;
-	return helper_filter_calls();
+	return helper_filter_calls(role);
 }

@@ -18,10 +18,15 @@ struct helper {
 	uint8_t packet[HELPER_PACKET_SIZE_MAX];
 };
 
-/* Sends h->request with fd, starting another helper if none is there. Sets when to give up. */
-int helper_begin(struct helper *h, int fd, uint64_t *ret_deadline_ns);
+enum { HELPER_FDS_MAX = 3 }; /* of one request */
+
+/* Sends h->request with the descriptors, starting another helper if none is there. Sets when to give
+ * up. */
+int helper_begin(struct helper *h, const int *fds, size_t fd_count, uint64_t *ret_deadline_ns);
 /* Size of the packet in h->packet; -EPIPE, -ETIMEDOUT, -errno. */
 ssize_t helper_receive(struct helper *h, uint64_t deadline_ns);
 void helper_stop(struct helper *h); /* the next request starts another */
+/* The packet's rest as one line of printable text. */
+void helper_take_reason(const struct helper_packet *p, char reason[HELPER_REASON_MAX]);
 
 #endif

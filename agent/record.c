@@ -220,7 +220,8 @@ static void hurry(const struct record_conf *conf)
 static int prepare(struct recording *r)
 {
 	const struct record_conf *conf = r->conf;
-	struct symbolizer_options symbolizer = {.keep_pc = fault_keep_pc()};
+	struct symbolizer_options symbolizer = {
+		.keep_pc = fault_keep_pc(), .lines = (enum symbolizer_lines)conf->lines};
 	int e = loop_new(&r->loop);
 
 	hurry(conf);
@@ -481,6 +482,7 @@ int record_profile(
 	conf->threads_max = RECORD_THREADS_MAX;
 	conf->unwind = q->unwind;
 	conf->unwind_table_mb = q->unwind_table_mb;
+	conf->lines = (int)q->lines;
 	conf->tables_file = q->tables_file;
 	conf->quiet = true;
 	conf->filter = q->filter;

@@ -29,6 +29,7 @@ struct record_request {
 	uint64_t jitter_seed;
 	enum record_unwind unwind;
 	uint64_t unwind_table_mb;
+	enum symbolizer_lines lines;
 	const char *tables_file; /* what unwinding used, from one window to the next; NULL: none */
 	struct filter filter;
 	struct processes_options processes; /* max is record's own */

@@ -61,6 +61,10 @@ static const struct opt_spec specs[] = {
 	{"unwind-table-mb", 0, OPT_U64, offsetof(struct record_conf, unwind_table_mb), .arg = "MB",
 		.def = "24", .min = TABLES_BUDGET_MB_MIN, .max = RECORD_UNWIND_TABLE_MB_MAX,
 		.help = "kernel memory for unwind tables"},
+	{"lines", 0, OPT_ENUM, offsetof(struct record_conf, lines), .arg = "WHICH", .def = "line",
+		.choices = "function|line",
+		.help = "the line a frame has in pprof: the one that ran, or its\n"
+			"function's first; graphs merge by name either way"},
 	{"repeat", 0, OPT_U64, offsetof(struct record_conf, repeat), .arg = "N", .def = "1",
 		.min = 1, .max = 100000,
 		.help = "record N windows, each from loading to unloading;\n"

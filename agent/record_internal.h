@@ -24,6 +24,7 @@ struct record_conf {
 	uint64_t threads_max;
 	int unwind; /* enum record_unwind */
 	uint64_t unwind_table_mb;
+	int lines;               /* enum symbolizer_lines */
 	const char *tables_file; /* NULL: none */
 	uint64_t repeat;
 	bool quiet;

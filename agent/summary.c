@@ -133,6 +133,9 @@ int summary_facts(const struct summary *s, struct profile *p)
 		r |= profile_set_factf(p, key, "%llu", (unsigned long long)t->losses[i].samples);
 	}
 	r |= profile_set_fact(p, "unwind", t->has_tables ? "cfi" : "fp");
+	if (s->symbols.debug_unreadable)
+		r |= profile_set_factf(p, "debug_unreadable", "%llu",
+			(unsigned long long)s->symbols.debug_unreadable);
 	if (s->fault[0])
 		r |= profile_set_fact(p, "fault", s->fault);
 	return r ? -ENOMEM : 0;
@@ -238,9 +241,15 @@ static cJSON *json_symbols(const struct summary *s)
 	put(o, "unresolved", y->unresolved);
 	put(o, "kernel_frames", y->kernel_frames);
 	put(o, "kernel_unresolved", y->kernel_unresolved);
+	put(o, "inlined", y->inlined);
 	put(o, "files", y->files);
 	put(o, "files_failed", y->files_failed);
+	put(o, "requests", y->requests);
+	put(o, "lines_requests", y->lines_requests);
+	put(o, "lines_failed", y->lines_failed);
+	put(o, "debug_unreadable", y->debug_unreadable);
 	put(o, "helper_restarts", y->helper_restarts);
+	put(o, "lines_restarts", y->lines_restarts);
 	put(o, "processes_gone", y->processes_gone);
 	return o;
 }
@@ -489,6 +498,9 @@ int summary_text(const struct summary *s, struct buf *out)
 	if (y->files_failed)
 		(void)buf_printf(
 			out, "; %llu could not be read", (unsigned long long)y->files_failed);
+	if (y->debug_unreadable)
+		(void)buf_printf(out, "; debug information of %llu is unreadable",
+			(unsigned long long)y->debug_unreadable);
 	(void)buf_append_char(out, '\n');
 	text_own(s, out);
 	return buf_error(out);

@@ -17,7 +17,11 @@ enum { SYMBOLIZE_LABEL_SIZE = 300 };
 
 int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
 {
-	struct helper_options helper = {o->helper_memory_mb, o->helper_timeout_ms};
+	struct helper_options helper = {
+		.role = HELPER_NAMES,
+		.memory_mb = o->helper_memory_mb,
+		.timeout_ms = o->helper_timeout_ms,
+	};
 	_cleanup_(symbolizer_freep) struct symbolizer *s = calloc(1, sizeof(*s));
 
 	if (!s)
@@ -45,6 +49,7 @@ void symbolizer_free(struct symbolizer *s)
 	if (!s)
 		return;
 	helper_free(s->helper);
+	helper_free(s->lines);
 	symbolize_process_done(s);
 	symbolize_file_done(s);
 	symbolize_cache_done(s);
@@ -87,16 +92,21 @@ static uint64_t symbolize_offset(const struct maps_region *r, uint64_t address)
 	return address - r->start + r->offset;
 }
 
+/* with_late: also those that may be known better by now. */
 static void symbolize_queue_user(struct symbolizer *s, struct symbolize_entry *e,
-	const uint64_t *pcs, uint32_t count, bool is_call_first)
+	const uint64_t *pcs, uint32_t count, bool is_call_first, bool with_late)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t address = symbolize_adjust(s, pcs[i], i, is_call_first);
 		struct maps_region *r = maps_find(&e->maps, address);
 		struct symbolize_file *f = r ? symbolize_process_file(s, e, r) : NULL;
+		if (!f)
+			continue;
+		uint64_t offset = symbolize_offset(r, address);
+		const struct symbolize_symbol *known = symbolize_cache_get(s, f, offset);
 
-		if (f && !symbolize_cache_get(s, f, symbolize_offset(r, address)))
-			symbolize_cache_queue(s, f, symbolize_offset(r, address));
+		if (!known || (with_late && known->is_late))
+			symbolize_cache_queue(s, f, offset);
 	}
 }
 
@@ -106,7 +116,7 @@ void symbolizer_user_prepare(struct symbolizer *s, const struct symbolizer_proce
 	struct symbolize_entry *e = symbolize_process_get(s, p);
 
 	if (e)
-		symbolize_queue_user(s, e, pcs, count, is_call_first);
+		symbolize_queue_user(s, e, pcs, count, is_call_first, true);
 }
 
 void symbolizer_kernel_prepare(struct symbolizer *s, const uint64_t *pcs, uint32_t count)
@@ -158,6 +168,9 @@ struct symbolize_frame {
 	size_t name_size;
 	const char *module;
 	size_t module_size;
+	const char *file;
+	size_t file_size;
+	uint32_t line;
 	uint64_t address;
 	enum frame_kind kind;
 };
@@ -166,12 +179,15 @@ static int64_t symbolize_put(struct profile *profile, const struct symbolize_fra
 {
 	int64_t name = profile_string(profile, f->name, f->name_size);
 	int64_t module = name < 0 ? name : profile_string(profile, f->module, f->module_size);
+	int64_t file = module < 0 ? module : profile_string(profile, f->file, f->file_size);
 
-	if (module < 0)
-		return module;
+	if (file < 0)
+		return file;
 	struct frame frame = {
 		.name = (uint32_t)name,
+		.file = (uint32_t)file,
 		.module = (uint32_t)module,
+		.line = f->line,
 		.kind = f->kind,
 		.address = f->address,
 	};
@@ -191,68 +207,120 @@ static const struct symbolize_symbol *symbolize_lookup(
 	return symbolize_cache_get(s, f, offset);
 }
 
-/* The frame of one address. label is where a made-up name may stand. Returns whether the name is a
- * symbol's. */
-static bool symbolize_frame(struct symbolizer *s, struct symbolize_entry *e, uint64_t address,
-	char label[SYMBOLIZE_LABEL_SIZE], struct symbolize_frame *ret)
+/* What an address without a name gets. label is where a made-up name may stand. */
+static void symbolize_nameless(const struct maps *m, const struct maps_region *r,
+	const struct symbolize_file *f, const struct symbolize_symbol *symbol, uint64_t address,
+	char label[SYMBOLIZE_LABEL_SIZE], struct symbolize_frame *frame)
+{
+	if (!r)
+		return;
+	const char *path = maps_path(m, r);
+
+	if (r->kind == MAPS_ANON || r->kind == MAPS_SPECIAL) {
+		frame->name = r->kind == MAPS_ANON ? "[anon]" : path;
+		frame->name_size = strlen(frame->name);
+		return;
+	}
+	frame->module = path;
+	frame->module_size = symbolize_path_size(path, f);
+	frame->address = symbol && symbol->has_vaddr ? symbol->vaddr : symbolize_offset(r, address);
+	frame->name = label;
+	frame->name_size = symbolize_label(path, frame->module_size, frame->address, label);
+}
+
+/* Where frames go: the first room of them are kept. */
+struct symbolize_out {
+	struct profile *profile;
+	uint32_t room, count;
+	uint32_t *frames;
+};
+
+static int symbolize_out_put(struct symbolize_out *out, const struct symbolize_frame *frame)
+{
+	int64_t id;
+
+	if (out->count++ >= out->room)
+		return 0;
+	id = symbolize_put(out->profile, frame);
+	if (id < 0)
+		return (int)id;
+	out->frames[out->count - 1] = (uint32_t)id;
+	return 0;
+}
+
+static int symbolize_out_names(struct symbolizer *s, struct symbolize_out *out,
+	const struct symbolize_symbol *symbol, struct symbolize_frame *frame)
+{
+	bool by_function = s->options.lines == SYMBOLIZER_LINES_FUNCTION;
+	int r = 0;
+
+	frame->address = symbol->start;
+	frame->kind = symbol->kind == NAMES_GO ? FRAME_GO : FRAME_NATIVE;
+	s->stats.inlined += symbol->name_count - 1U;
+	for (size_t i = 0; r == 0 && i < symbol->name_count; i++) {
+		const struct symbolize_name *n = &symbol->names[i];
+
+		frame->name = n->name;
+		frame->name_size = n->name_size;
+		frame->file = n->file;
+		frame->file_size = n->file_size;
+		frame->line = by_function ? n->start_line : n->line;
+		r = symbolize_out_put(out, frame);
+	}
+	return r;
+}
+
+/* The frames of one address. */
+static int symbolize_address(struct symbolizer *s, struct symbolize_entry *e, uint64_t address,
+	struct symbolize_out *out)
 {
 	struct maps_region *r = e ? maps_find(&e->maps, address) : NULL;
+	struct symbolize_frame frame = {
+		.name = "[unknown]",
+		.name_size = strlen("[unknown]"),
+		.module = "",
+		.file = "",
+		.kind = FRAME_NATIVE,
+	};
+	struct symbolize_file *f = r && r->kind != MAPS_ANON && r->kind != MAPS_SPECIAL
+					   ? symbolize_process_file(s, e, r)
+					   : NULL;
+	const struct symbolize_symbol *symbol =
+		f ? symbolize_lookup(s, f, symbolize_offset(r, address)) : NULL;
+	char label[SYMBOLIZE_LABEL_SIZE];
 
-	*ret = (struct symbolize_frame){.name = "[unknown]", .module = "", .kind = FRAME_NATIVE};
-	ret->name_size = strlen(ret->name);
-	if (!r)
-		return false;
-	const char *path = maps_path(&e->maps, r);
-	if (r->kind == MAPS_ANON || r->kind == MAPS_SPECIAL) {
-		ret->name = r->kind == MAPS_ANON ? "[anon]" : path;
-		ret->name_size = strlen(ret->name);
-		return false;
+	s->stats.frames++;
+	if (symbol && symbol->name_count > 0) {
+		s->stats.resolved++;
+		frame.module = maps_path(&e->maps, r);
+		frame.module_size = symbolize_path_size(frame.module, f);
+		return symbolize_out_names(s, out, symbol, &frame);
 	}
-	struct symbolize_file *f = symbolize_process_file(s, e, r);
-	uint64_t offset = symbolize_offset(r, address);
-	const struct symbolize_symbol *symbol = f ? symbolize_lookup(s, f, offset) : NULL;
-
-	ret->module = path;
-	ret->module_size = symbolize_path_size(path, f);
-	ret->address = symbol && symbol->has_vaddr ? symbol->vaddr : offset;
-	if (symbol && symbol->name) {
-		ret->name = symbol->name;
-		ret->name_size = symbol->name_size;
-		ret->address = symbol->start;
-		return true;
-	}
-	ret->name = label;
-	ret->name_size = symbolize_label(path, ret->module_size, ret->address, label);
-	return false;
+	s->stats.unresolved++;
+	if (e)
+		symbolize_nameless(&e->maps, r, f, symbol, address, label, &frame);
+	return symbolize_out_put(out, &frame);
 }
 
 int symbolizer_user(struct symbolizer *s, struct profile *profile,
 	const struct symbolizer_process *p, const uint64_t *pcs, uint32_t count, bool is_call_first,
-	uint32_t *ret_frames)
+	uint32_t room, uint32_t *ret_frames)
 {
 	struct symbolize_entry *e = symbolize_process_get(s, p);
+	struct symbolize_out out = {.profile = profile, .room = room, .frames = ret_frames};
 
 	if (e) {
-		symbolize_queue_user(s, e, pcs, count, is_call_first);
+		symbolize_queue_user(s, e, pcs, count, is_call_first, false);
 		symbolize_cache_ask(s);
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		char label[SYMBOLIZE_LABEL_SIZE];
-		struct symbolize_frame frame;
-		bool is_named = symbolize_frame(
-			s, e, symbolize_adjust(s, pcs[i], i, is_call_first), label, &frame);
-		int64_t id = symbolize_put(profile, &frame);
+		int r = symbolize_address(
+			s, e, symbolize_adjust(s, pcs[i], i, is_call_first), &out);
 
-		if (id < 0)
-			return (int)id;
-		ret_frames[i] = (uint32_t)id;
-		s->stats.frames++;
-		if (is_named)
-			s->stats.resolved++;
-		else
-			s->stats.unresolved++;
+		if (r < 0)
+			return r;
 	}
-	return (int)count;
+	return (int)out.count;
 }
 
 int symbolizer_kernel(struct symbolizer *s, struct profile *profile, const uint64_t *pcs,
@@ -266,6 +334,7 @@ int symbolizer_kernel(struct symbolizer *s, struct profile *profile, const uint6
 		struct symbolize_frame frame = {
 			.name = k && k->name ? k->name : "[kernel]",
 			.module = k ? k->module : "",
+			.file = "",
 			.kind = FRAME_KERNEL,
 		};
 
@@ -287,12 +356,18 @@ struct symbolizer_stats symbolizer_stats(const struct symbolizer *s)
 	struct symbolizer_stats stats = s->stats;
 
 	stats.helper_restarts = helper_restarts(s->helper);
+	stats.lines_restarts = helper_restarts(s->lines);
 	return stats;
 }
 
 pid_t symbolizer_helper_pid(const struct symbolizer *s)
 {
 	return helper_pid(s->helper);
+}
+
+pid_t symbolizer_lines_pid(const struct symbolizer *s)
+{
+	return helper_pid(s->lines);
 }
 
 struct helper *symbolizer_helper(const struct symbolizer *s)

@@ -1,9 +1,10 @@
 /*
  * Addresses to names. The agent opens files (map_files, then /proc/PID/root) and passes
- * descriptors; all foreign bytes (ELF, later DWARF and Go tables) are parsed in one helper process
- * with its own uid, no capabilities, seccomp and rlimits. If the helper dies or times out on a
- * file, that file's frames become
- * "[file+0xoff]" and the helper is started anew; the agent never fails because of a file.
+ * descriptors; all foreign bytes are parsed in helper processes with their own uid, no capabilities,
+ * seccomp and rlimits: one for ELF symbols and Go's tables, another, started when it is needed, for
+ * DWARF. If the first dies or times out on a file, that file's frames become "[file+0xoff]"; if the
+ * second does, its inlined functions and lines are missing. Either is started anew; the agent never
+ * fails because of a file.
  *
  * Rules: vaddr by PT_LOAD; pc-1 for frames that come from calls; a name only inside its symbol's
  * st_size (size 0 extends to the next symbol or section end); demangled C++ with an output cap; no
@@ -22,9 +23,16 @@
 
 struct symbolizer;
 
+enum symbolizer_lines {
+	SYMBOLIZER_LINES_FUNCTION, /* every frame has its function's first line: fewer stacks */
+	SYMBOLIZER_LINES_LINE,     /* the line that ran, or that called */
+};
+
 struct symbolizer_options {
-	uint32_t helper_memory_mb;  /* RLIMIT_AS of the helper; 0: 512 */
+	uint32_t helper_memory_mb;  /* RLIMIT_AS of the helper for names; 0: 512 */
+	uint32_t lines_memory_mb;   /* RLIMIT_DATA of the helper for lines; 0: 64 */
 	uint32_t helper_timeout_ms; /* per request; 0: 5000 */
+	enum symbolizer_lines lines;
 	bool keep_pc; /* seeded fault for the lab's selftest: do not subtract 1 from return
 			 addresses */
 };
@@ -36,9 +44,14 @@ struct symbolizer_process {
 };
 
 struct symbolizer_stats {
-	uint64_t frames, resolved, unresolved; /* user frames */
+	uint64_t frames, resolved, unresolved; /* user addresses */
+	uint64_t inlined;                      /* further frames of these, by inlining */
 	uint64_t kernel_frames, kernel_unresolved;
 	uint64_t files, files_failed, helper_restarts, processes_gone;
+	uint64_t requests, lines_requests; /* to the helpers */
+	uint64_t lines_failed;             /* files whose DWARF gave nothing */
+	uint64_t debug_unreadable;         /* of these, in a form that cannot be read */
+	uint64_t lines_restarts;
 	bool kernel_hidden; /* /proc/kallsyms shows no addresses (kptr_restrict): "[kernel]" */
 };
 
@@ -68,20 +81,22 @@ void symbolizer_kernel_prepare(struct symbolizer *s, const uint64_t *pcs, uint32
 void symbolizer_flush_prepare(struct symbolizer *s);
 
 /*
- * Appends the frames for addresses (leaf first) to ret_frames as frame ids of profile.
- * is_call_first says whether pcs[0] is a return address, too (later ones always are). Returns the
- * count written (at most count; one address is one frame until inlines come) or -errno of the
- * profile.
+ * Writes the frames for addresses (leaf first) to ret_frames as frame ids of profile. is_call_first
+ * says whether pcs[0] is a return address, too (later ones always are). An address has several
+ * frames where functions are inlined: returns how many there are of all addresses, of which the
+ * first room are written; or -errno of the profile.
  */
 int symbolizer_user(struct symbolizer *s, struct profile *profile,
 	const struct symbolizer_process *p, const uint64_t *pcs, uint32_t count, bool is_call_first,
-	uint32_t *ret_frames);
+	uint32_t room, uint32_t *ret_frames);
+/* Each address is one frame; ret_frames has room for count. Returns count or -errno. */
 int symbolizer_kernel(struct symbolizer *s, struct profile *profile, const uint64_t *pcs,
 	uint32_t count, uint32_t *ret_frames);
 
 struct symbolizer_stats symbolizer_stats(const struct symbolizer *s);
-/* 0 when none runs. Its CPU time and memory are part of the agent's cost. */
+/* 0 when none runs. Their CPU time and memory are part of the agent's cost. */
 pid_t symbolizer_helper_pid(const struct symbolizer *s);
+pid_t symbolizer_lines_pid(const struct symbolizer *s);
 
 /* The helper process itself, for others whose files it is to read; stays the symbolizer's. */
 struct helper *symbolizer_helper(const struct symbolizer *s);

@@ -1,5 +1,5 @@
 /*
- * What the helper answered, by (file id, offset). Bounded by count and bytes; when either is
+ * What the helpers answered, by (file id, offset). Bounded by count and bytes; when either is
  * reached everything is forgotten and asked again, which is simpler than ages and, at 65,536
  * addresses, rare.
  */
@@ -7,8 +7,6 @@
 
 #include "agent/symbolize_internal.h"
 #include "base/def.h"
-#include "base/log.h"
-#include "base/loop.h"
 
 struct symbolize_cache_key {
 	uint64_t file, offset;
@@ -45,21 +43,13 @@ static void symbolize_cache_reset(struct symbolizer *s)
 	(void)symbolize_cache_init(s);
 }
 
-const struct symbolize_symbol *symbolize_cache_get(
-	const struct symbolizer *s, const struct symbolize_file *f, uint64_t offset)
-{
-	struct symbolize_cache_key key = {f->id, offset};
-	uint64_t slot = 0;
-
-	if (!s->symbol_map || !map_get(s->symbol_map, &key, sizeof(key), &slot))
-		return NULL;
-	return &s->symbols[slot - 1];
-}
-
 /* One copy per name. NULL at a limit. */
-static const char *symbolize_cache_name(struct symbolizer *s, const char *name, size_t size)
+static const char *symbolize_cache_text(struct symbolizer *s, const char *name, size_t size)
 {
 	bool is_new = false;
+
+	if (size == 0)
+		return "";
 	uint64_t *slot = s->name_map ? map_put(s->name_map, name, size, &is_new) : NULL;
 
 	if (!slot)
@@ -70,10 +60,52 @@ static const char *symbolize_cache_name(struct symbolizer *s, const char *name, 
 	return (const char *)(uintptr_t)*slot;
 }
 
-static bool symbolize_cache_put(
-	struct symbolizer *s, const struct symbolize_cache_key *key, const struct helper_answer *a)
+/* The answer's chain into the cache. NULL at a limit. */
+static struct symbolize_name *symbolize_cache_chain(
+	struct symbolizer *s, const struct helper_answer *a)
 {
+	struct symbolize_name *names = arena_alloc(s->names_arena, a->frame_count * sizeof(*names));
+
+	for (size_t i = 0; names && i < a->frame_count; i++) {
+		const struct helper_frame *f = &a->frames[i];
+
+		names[i] = (struct symbolize_name){
+			.name = symbolize_cache_text(s, f->name, f->name_size),
+			.file = symbolize_cache_text(s, f->file, f->file_size),
+			.name_size = (uint16_t)f->name_size, /* at most NAMES_NAME_MAX */
+			.file_size = (uint16_t)f->file_size,
+			.line = f->line,
+			.start_line = f->start_line,
+		};
+		if (!names[i].name || !names[i].file)
+			return NULL;
+	}
+	return names;
+}
+
+static struct symbolize_symbol *symbolize_cache_find(
+	const struct symbolizer *s, const struct symbolize_file *f, uint64_t offset)
+{
+	struct symbolize_cache_key key = {f->id, offset};
+	uint64_t slot = 0;
+
+	if (!s->symbol_map || !map_get(s->symbol_map, &key, sizeof(key), &slot))
+		return NULL;
+	return &s->symbols[slot - 1];
+}
+
+const struct symbolize_symbol *symbolize_cache_get(
+	const struct symbolizer *s, const struct symbolize_file *f, uint64_t offset)
+{
+	return symbolize_cache_find(s, f, offset);
+}
+
+static bool symbolize_cache_try_put(struct symbolizer *s, const struct symbolize_file *f,
+	uint64_t offset, const struct helper_answer *a)
+{
+	struct symbolize_cache_key key = {f->id, offset};
 	struct symbolize_symbol symbol = {
+		.kind = (uint8_t)a->kind,
 		.has_vaddr = a->flags & HELPER_HAS_VADDR,
 		.vaddr = a->vaddr,
 		.start = a->start,
@@ -82,12 +114,12 @@ static bool symbolize_cache_put(
 	if (s->symbol_count >= SYMBOLIZE_SYMBOLS_MAX || !s->symbol_map)
 		return false;
 	if (a->flags & HELPER_HAS_NAME) {
-		symbol.name = symbolize_cache_name(s, a->name, a->name_size);
-		symbol.name_size = a->name_size;
-		if (!symbol.name)
+		symbol.names = symbolize_cache_chain(s, a);
+		symbol.name_count = (uint8_t)a->frame_count;
+		if (!symbol.names)
 			return false;
 	}
-	uint64_t *slot = map_put(s->symbol_map, key, sizeof(*key), NULL);
+	uint64_t *slot = map_put(s->symbol_map, &key, sizeof(key), NULL);
 	if (!slot)
 		return false;
 	if (*slot == 0)
@@ -96,109 +128,38 @@ static bool symbolize_cache_put(
 	return true;
 }
 
-bool symbolize_file_has_failed(const struct symbolize_file *f)
+void symbolize_cache_put(struct symbolizer *s, const struct symbolize_file *f, uint64_t offset,
+	const struct helper_answer *a)
 {
-	return f->failed_ns != 0 && loop_now_ns() - f->failed_ns < SYMBOLIZE_RETRY_S * NSEC_PER_SEC;
-}
-
-static int symbolize_cache_order(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a;
-	const uint64_t y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Sorts the pending offsets and drops repeated and known ones. */
-static void symbolize_cache_tidy(const struct symbolizer *s, struct symbolize_file *f)
-{
-	size_t kept = 0;
-
-	if (f->pending_count > 1)
-		qsort(f->pending, f->pending_count, sizeof(*f->pending), symbolize_cache_order);
-	for (size_t i = 0; i < f->pending_count; i++) {
-		uint64_t offset = f->pending[i];
-
-		if ((kept > 0 && f->pending[kept - 1] == offset) ||
-			symbolize_cache_get(s, f, offset))
-			continue;
-		f->pending[kept++] = offset;
-	}
-	f->pending_count = kept;
-}
-
-struct symbolize_cache_batch {
-	struct symbolizer *s;
-	struct symbolize_file *file;
-	const uint64_t *offsets;
-};
-
-static void symbolize_cache_take(void *data, size_t index, const struct helper_answer *a)
-{
-	struct symbolize_cache_batch *b = data;
-	struct symbolize_cache_key key = {b->file->id, b->offsets[index]};
-
-	if (symbolize_cache_put(b->s, &key, a))
+	if (symbolize_cache_try_put(s, f, offset, a))
 		return;
-	symbolize_cache_reset(b->s);
-	(void)symbolize_cache_put(b->s, &key, a); /* an empty cache has room, or memory is out */
+	symbolize_cache_reset(s);
+	(void)symbolize_cache_try_put(s, f, offset, a); /* it has room now, or memory is out */
 }
 
-static void symbolize_cache_ask_file(struct symbolizer *s, struct symbolize_file *f)
+void symbolize_cache_merge(struct symbolizer *s, const struct symbolize_file *f, uint64_t offset,
+	const struct helper_answer *a)
 {
-	char reason[HELPER_REASON_MAX];
+	struct symbolize_symbol *symbol = symbolize_cache_find(s, f, offset);
 
-	if (f->fd >= 0 && !symbolize_file_has_failed(f))
-		symbolize_cache_tidy(s, f);
-	for (size_t i = 0; i < f->pending_count; i += HELPER_BATCH_MAX) {
-		struct symbolize_cache_batch batch = {s, f, f->pending + i};
-
-		if (f->fd < 0 || symbolize_file_has_failed(f))
-			break;
-		int r = helper_ask(s->helper, f->fd, f->id, batch.offsets,
-			MIN(f->pending_count - i, (size_t)HELPER_BATCH_MAX), symbolize_cache_take,
-			&batch, reason);
-
-		if (r == 0 || r == -EAGAIN)
-			continue;
-		f->failed_ns = loop_now_ns();
-		s->stats.files_failed++;
-		log_debug("symbolize", "read symbols",
-			"inode=%llu device=%u:%u error=%d why=\"%s\"", (unsigned long long)f->inode,
-			f->dev_major, f->dev_minor, -r, reason);
-	}
-	f->pending_count = 0;
-}
-
-void symbolize_cache_queue(struct symbolizer *s, struct symbolize_file *f, uint64_t offset)
-{
-	if (f->fd < 0 || symbolize_file_has_failed(f))
+	if (!symbol) /* the cache was emptied since */
 		return;
-	if (f->pending_count >= SYMBOLIZE_PENDING_MAX)
-		symbolize_cache_ask_file(s, f);
-	if (f->pending_count == f->pending_allocated) {
-		size_t allocated = f->pending_allocated ? 2 * f->pending_allocated : 32;
-		uint64_t *grown = reallocarray(f->pending, allocated, sizeof(*f->pending));
+	symbol->is_late = a->flags & HELPER_IS_LATE;
+	if (!(a->flags & HELPER_HAS_NAME))
+		return;
+	struct symbolize_name *names = symbolize_cache_chain(s, a);
+	struct symbolize_name *real = names ? &names[a->frame_count - 1] : NULL;
 
-		if (!grown)
-			return; /* the frame stays "[file+0x...]" this time */
-		f->pending = grown;
-		f->pending_allocated = allocated;
+	if (!real)
+		return; /* the name alone is true as well */
+	if (symbol->name_count > 0) {
+		real->name = symbol->names[symbol->name_count - 1].name;
+		real->name_size = symbol->names[symbol->name_count - 1].name_size;
+	} else if (real->name_size == 0) {
+		return; /* a line of nobody's */
+	} else {
+		symbol->start = a->start;
 	}
-	f->pending[f->pending_count++] = offset;
-	if (!f->is_queued) {
-		f->is_queued = true;
-		s->dirty[s->dirty_count++] = (uint32_t)(f - s->files);
-	}
-}
-
-void symbolize_cache_ask(struct symbolizer *s)
-{
-	for (size_t i = 0; i < s->dirty_count; i++) {
-		struct symbolize_file *f = &s->files[s->dirty[i]];
-
-		f->is_queued = false;
-		symbolize_cache_ask_file(s, f);
-	}
-	s->dirty_count = 0;
+	symbol->names = names;
+	symbol->name_count = (uint8_t)a->frame_count;
 }

@@ -3,7 +3,8 @@
  *	symbolize.c		the API: addresses in, frames out
  *	symbolize_process.c	which file does an address belong to: maps per process identity
  *	symbolize_file.c	open files, one entry per (device, inode, mtime, size)
- *	symbolize_cache.c	answers of the helper, by file and offset
+ *	symbolize_cache.c	answers of the helpers, by file and offset
+ *	symbolize_ask.c		what is asked of which helper
  *	symbolize_kernel.c	kernel addresses
  */
 #ifndef AGENT_SYMBOLIZE_INTERNAL_H
@@ -42,10 +43,11 @@ struct symbolize_file {
 	bool is_used;        /* the slot holds a file */
 	bool is_queued;      /* stands in symbolizer.dirty */
 	bool is_deleted;
-	uint64_t used;       /* tick of the last use */
-	uint64_t checked_ns; /* last fstat */
-	uint64_t failed_ns;  /* 0: not failed */
-	uint64_t *pending;   /* offsets to ask for */
+	uint64_t used;        /* tick of the last use */
+	uint64_t checked_ns;  /* last fstat */
+	uint64_t failed_ns;   /* 0: not failed */
+	uint64_t no_lines_id; /* equal to id: it has no DWARF that helps */
+	uint64_t *pending;    /* offsets to ask for */
 	size_t pending_count, pending_allocated;
 };
 
@@ -58,12 +60,20 @@ struct symbolize_entry { /* one process identity */
 	bool is_used;
 };
 
+struct symbolize_name { /* as struct names_frame; texts in symbolizer.names_arena */
+	const char *name, *file;
+	uint16_t name_size, file_size;
+	uint32_t line, start_line;
+};
+
 struct symbolize_symbol {
-	const char *name; /* NULL: none; in symbolizer.names_arena */
-	uint32_t name_size;
+	const struct symbolize_name *names; /* innermost first; in symbolizer.names_arena */
+	uint8_t name_count;                 /* 0: it has no name */
+	uint8_t kind;                       /* enum names_kind */
 	bool has_vaddr;
+	bool is_late;   /* the lines were not ready in time: ask again in the next window */
 	uint64_t vaddr; /* of the address asked for */
-	uint64_t start; /* of the symbol */
+	uint64_t start; /* of the real function */
 };
 
 struct symbolize_kernel_symbol {
@@ -76,6 +86,7 @@ struct symbolizer {
 	struct symbolizer_options options;
 	struct symbolizer_stats stats;
 	struct helper *helper;
+	struct helper *lines; /* NULL: not needed so far */
 	uint64_t tick;
 
 	struct symbolize_entry *entries; /* SYMBOLIZE_PROCESSES_MAX */
@@ -138,8 +149,18 @@ void symbolize_cache_done(struct symbolizer *s);
 /* NULL: not asked yet. Valid until the next symbolize_cache_ask(). */
 const struct symbolize_symbol *symbolize_cache_get(
 	const struct symbolizer *s, const struct symbolize_file *f, uint64_t offset);
+/*
+ * The names helper's answer becomes the symbol at the offset; the lines helper's is merged into it:
+ * its real function's name is the symbol's if there is one. A full cache is emptied first.
+ */
+void symbolize_cache_put(struct symbolizer *s, const struct symbolize_file *f, uint64_t offset,
+	const struct helper_answer *a);
+void symbolize_cache_merge(struct symbolizer *s, const struct symbolize_file *f, uint64_t offset,
+	const struct helper_answer *a);
+
+/* --- symbolize_ask.c --- */
 void symbolize_cache_queue(struct symbolizer *s, struct symbolize_file *f, uint64_t offset);
-/* Asks the helper for all that is queued. */
+/* Asks the helpers for all that is queued. */
 void symbolize_cache_ask(struct symbolizer *s);
 bool symbolize_file_has_failed(const struct symbolize_file *f);
 

@@ -24,6 +24,7 @@ struct conf {
 	uint64_t frequency_hz, jitter_seed;
 	int unwind; /* enum record_unwind */
 	uint64_t unwind_table_mb;
+	int lines; /* enum symbolizer_lines */
 	const char *service;
 	struct window_labels labels;
 	struct opt_list pids, comms, cgroups, containers, service_rules;
@@ -47,6 +48,8 @@ static const struct opt_spec specs[] = {
 	{"unwind-table-mb", 0, OPT_U64, offsetof(struct conf, unwind_table_mb), .arg = "MB",
 		.def = "24", .min = TABLES_BUDGET_MB_MIN, .max = RECORD_UNWIND_TABLE_MB_MAX,
 		.help = "internal"},
+	{"lines", 0, OPT_ENUM, offsetof(struct conf, lines), .arg = "WHICH", .def = "function",
+		.choices = "function|line", .help = "internal"},
 	{"service", 0, OPT_STR, offsetof(struct conf, service), .arg = "NAME", .help = "internal"},
 	{"instance", 0, OPT_STR, offsetof(struct conf, labels.instance), .arg = "ID",
 		.help = "internal"},
@@ -109,6 +112,7 @@ static int make(const struct conf *conf, const char *version)
 		.jitter_seed = conf->jitter_seed,
 		.unwind = (enum record_unwind)conf->unwind,
 		.unwind_table_mb = conf->unwind_table_mb,
+		.lines = (enum symbolizer_lines)conf->lines,
 		.tables_file = conf->tables_file,
 		.filter = filter_of(&conf->pids, &conf->comms, &conf->cgroups, &conf->containers),
 		.processes = {.service = conf->service,

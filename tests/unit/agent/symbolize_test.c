@@ -38,7 +38,7 @@ __asm__(".text\n"
 void symtest_caller(void);
 void symtest_innocent(void);
 
-enum { FRAMES_MAX = 16 };
+enum { FRAMES_MAX = 32 };
 
 struct setting {
 	struct symbolizer *s;
@@ -81,7 +81,9 @@ static const char *module_at(const struct setting *t, int i)
 /* The name of one interrupted (not called) address of our own process. */
 static const char *name_of(struct setting *t, uint64_t pc)
 {
-	cr_assert_eq(symbolizer_user(t->s, t->profile, &t->self, &pc, 1, false, t->frames), 1);
+	cr_assert_eq(
+		symbolizer_user(t->s, t->profile, &t->self, &pc, 1, false, FRAMES_MAX, t->frames),
+		1);
 	return name_at(t, 0);
 }
 
@@ -97,10 +99,12 @@ Test(symbolize, looks_at_the_call_for_return_addresses_only)
 	uint64_t pcs[] = {address(symtest_innocent), address(symtest_innocent)};
 
 	setting_init(&t, &o);
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, t.frames), 2);
+	cr_assert_eq(
+		symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, FRAMES_MAX, t.frames), 2);
 	cr_assert_str_eq(name_at(&t, 0), "symtest_innocent");
 	cr_assert_str_eq(name_at(&t, 1), "symtest_caller");
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &t.self, pcs, 1, true, t.frames), 1);
+	cr_assert_eq(
+		symbolizer_user(t.s, t.profile, &t.self, pcs, 1, true, FRAMES_MAX, t.frames), 1);
 	cr_assert_str_eq(name_at(&t, 0), "symtest_caller");
 	cr_assert_eq(symbolizer_stats(t.s).resolved, 3);
 }
@@ -112,7 +116,8 @@ Test(symbolize, seeded_fault_blames_the_next_function)
 	uint64_t pcs[] = {address(symtest_innocent), address(symtest_innocent)};
 
 	setting_init(&t, &o);
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, t.frames), 2);
+	cr_assert_eq(
+		symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, FRAMES_MAX, t.frames), 2);
 	cr_assert_str_eq(name_at(&t, 1), "symtest_innocent");
 }
 
@@ -123,7 +128,8 @@ Test(symbolize, frames_of_one_function_are_one_frame)
 	uint64_t pcs[] = {address(symtest_innocent), address(symtest_innocent) + 2};
 
 	setting_init(&t, &o);
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, t.frames), 2);
+	cr_assert_eq(
+		symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, FRAMES_MAX, t.frames), 2);
 	cr_assert_eq(frame_at(&t, 0)->kind, FRAME_NATIVE);
 	(void)name_of(&t, pcs[0]);
 	uint32_t first = t.frames[0];
@@ -138,7 +144,8 @@ Test(symbolize, an_address_in_no_mapping_is_unknown_and_has_no_module)
 	uint64_t pcs[] = {address(symtest_innocent), 12, UINT64_MAX, 0};
 
 	setting_init(&t, &o);
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &t.self, pcs, 4, false, t.frames), 4);
+	cr_assert_eq(
+		symbolizer_user(t.s, t.profile, &t.self, pcs, 4, false, FRAMES_MAX, t.frames), 4);
 	for (int i = 1; i < 4; i++) {
 		cr_assert_str_eq(name_at(&t, i), "[unknown]");
 		cr_assert_str_eq(module_at(&t, i), "");
@@ -300,7 +307,7 @@ Test(symbolize, names_a_process_that_is_gone_if_it_was_seen)
 	struct symbolizer_process p = {.tgid = (uint32_t)child, .exec_id = 1};
 	symbolizer_see(t.s, &p, &pc, 1);
 	end_child(child);
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, t.frames), 1);
+	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, FRAMES_MAX, t.frames), 1);
 	cr_assert_str_eq(name_at(&t, 0), "symtest_innocent");
 	cr_assert_eq(symbolizer_stats(t.s).processes_gone, 0);
 }
@@ -316,7 +323,7 @@ Test(symbolize, counts_a_process_that_was_gone_before_it_was_seen)
 	end_child(child);
 	struct symbolizer_process p = {.tgid = (uint32_t)child};
 	symbolizer_see(t.s, &p, &pc, 1);
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, t.frames), 1);
+	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, FRAMES_MAX, t.frames), 1);
 	cr_assert_str_eq(name_at(&t, 0), "[unknown]");
 	cr_assert_eq(symbolizer_stats(t.s).processes_gone, 1);
 }
@@ -330,7 +337,7 @@ Test(symbolize, a_reused_pid_is_another_process)
 	setting_init(&t, &o);
 	/* One second after boot: certainly not when this test started. */
 	struct symbolizer_process p = {.tgid = t.self.tgid, .start_ns = 1000000000};
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, t.frames), 1);
+	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, FRAMES_MAX, t.frames), 1);
 	cr_assert_str_eq(name_at(&t, 0), "[unknown]");
 	cr_assert_eq(symbolizer_stats(t.s).processes_gone, 1);
 }
@@ -403,7 +410,8 @@ Test(symbolize, prepared_addresses_need_no_further_question)
 	symbolizer_user_prepare(t.s, &t.self, pcs, 2, false);
 	symbolizer_flush_prepare(t.s);
 	cr_assert_eq(kill(symbolizer_helper_pid(t.s), SIGKILL), 0);
-	cr_assert_eq(symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, t.frames), 2);
+	cr_assert_eq(
+		symbolizer_user(t.s, t.profile, &t.self, pcs, 2, false, FRAMES_MAX, t.frames), 2);
 	cr_assert_str_eq(name_at(&t, 0), "symtest_innocent");
 	cr_assert_str_eq(name_at(&t, 1), "symtest_caller");
 	cr_assert_eq(symbolizer_stats(t.s).helper_restarts, 0);
