@@ -349,15 +349,11 @@ int elf_identity_match(const struct elf_identity *of, int fd, const char **why)
 	return 0;
 }
 
-int elf_identity_match_alt(const struct elf_identity *of, int fd, const char **why)
+void elf_identity_alt(const struct elf_identity *of, struct elf_identity *ret)
 {
-	struct elf_identity found;
-	int r = elf_identity_read(fd, why, &found);
-
-	if (r < 0)
-		return r;
-	*why = "no alternate file is named";
-	if (of->alt_build_id_size == 0)
-		return -EKEYREJECTED;
-	return elf_identity_match_id(&found, of->alt_build_id, of->alt_build_id_size, why);
+	*ret = (struct elf_identity){
+		.kind = of->alt_build_id_size > 0 ? ELF_IDENTITY_GNU : ELF_IDENTITY_NONE,
+		.build_id_size = of->alt_build_id_size,
+	};
+	memcpy(ret->build_id, of->alt_build_id, sizeof(ret->build_id));
 }

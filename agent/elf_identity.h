@@ -58,7 +58,7 @@ int elf_identity_crc(int fd, uint32_t *ret);
  * nothing to tell by; or as the functions above. *why is set in any case but 0.
  */
 int elf_identity_match(const struct elf_identity *of, int fd, const char **why);
-/* Likewise for the alternate file, which has to have the build ID that altlink names. */
-int elf_identity_match_alt(const struct elf_identity *of, int fd, const char **why);
+/* What the alternate file that of names has to be: to be given to elf_identity_match(). */
+void elf_identity_alt(const struct elf_identity *of, struct elf_identity *ret);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "agent/helper_cfi.h"
+#include "agent/helper_identity.h"
 #include "agent/helper_internal.h"
 #include "agent/helper_serve.h"
 #include "agent/symbolize.h"
@@ -119,9 +120,12 @@ int helper_serve(int socket, enum helper_role role)
 			r = (int)n;
 			break;
 		}
-		r = s.cfi && helper_cfi_is_request(data, (size_t)n)
-			    ? helper_cfi_serve(s.cfi, data, (size_t)n, &fds[0])
-			    : helper_server_take(&s, data, (size_t)n, fds, count);
+		if (helper_identity_is_request(data, (size_t)n))
+			r = helper_identity_serve(socket, data, (size_t)n, fds[0]);
+		else
+			r = s.cfi && helper_cfi_is_request(data, (size_t)n)
+				    ? helper_cfi_serve(s.cfi, data, (size_t)n, &fds[0])
+				    : helper_server_take(&s, data, (size_t)n, fds, count);
 		for (size_t i = 0; i < HELPER_FDS_MAX; i++)
 			closep(&fds[i]);
 	}
