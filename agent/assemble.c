@@ -233,21 +233,18 @@ static int add_process(
 	struct assembly *a, const struct stack_key *key, struct label *labels, uint32_t *n)
 {
 	struct process process;
-	int r;
+	int r = 0;
 
 	if (!a->in->processes || !processes_find(a->in->processes, key, &process))
 		return 0;
-	r = add_text(a, labels, n, "cgroup", process.cgroup);
-	if (r == 0)
-		r = add_text(a, labels, n, "container", process.container);
-	if (r == 0)
-		r = add_text(a, labels, n, "service", process.service);
+	for (size_t i = 0; r == 0 && i < process.label_count; i++)
+		r = add_text(a, labels, n, process.labels[i].key, process.labels[i].text);
 	return r;
 }
 
 static int add_sample(struct assembly *a, const struct stack_record *r, const uint64_t values[2])
 {
-	struct label labels[7];
+	struct label labels[4 + PROCESS_LABELS_MAX];
 	uint32_t n = 0;
 	int e = add_label(a, &labels[n++], "pid", NULL, 0, r->key.tgid);
 

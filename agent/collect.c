@@ -75,54 +75,6 @@ static int on_record(void *ctx, void *data, size_t size)
 	return c->options.on_stack(r, c->options.data);
 }
 
-static int set_key(struct bpf_map *m, const void *key, size_t size)
-{
-	__u32 one = 1;
-
-	return bpf_map__update_elem(m, key, size, &one, sizeof(one), BPF_ANY);
-}
-
-static int fill_filter(struct collector *c)
-{
-	const struct collect_filter *f = &c->options.filter;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < f->tgid_count; i++) {
-		__u32 tgid = (__u32)f->tgids[i];
-
-		r = set_key(c->skel->maps.tgids, &tgid, sizeof(tgid));
-	}
-	for (size_t i = 0; r == 0 && i < f->comm_count; i++) {
-		char comm[SAMPLE_COMM_SIZE] = "";
-
-		(void)snprintf(comm, sizeof(comm), "%s", f->comms[i]); /* cut as the kernel does */
-		r = set_key(c->skel->maps.comms, comm, sizeof(comm));
-	}
-	for (size_t i = 0; r == 0 && i < f->cgroup_count; i++) {
-		__u64 id = f->cgroups[i];
-
-		r = set_key(c->skel->maps.cgroups, &id, sizeof(id));
-	}
-	return r;
-}
-
-/* Before loading: which kinds there are, and how large their maps. */
-static int size_filter(struct collector *c)
-{
-	const struct collect_filter *f = &c->options.filter;
-	int r = bpf_map__set_max_entries(c->skel->maps.tgids, MAX((__u32)f->tgid_count, 1U));
-
-	if (r == 0)
-		r = bpf_map__set_max_entries(c->skel->maps.comms, MAX((__u32)f->comm_count, 1U));
-	if (r == 0)
-		r = bpf_map__set_max_entries(
-			c->skel->maps.cgroups, MAX((__u32)f->cgroup_count, 1U));
-	c->skel->rodata->filter_tgids = f->tgid_count > 0;
-	c->skel->rodata->filter_comms = f->comm_count > 0;
-	c->skel->rodata->filter_cgroups = f->cgroup_count > 0;
-	return r;
-}
-
 static int load(struct collector *c)
 {
 	const struct collect_options *o = &c->options;
@@ -138,13 +90,13 @@ static int load(struct collector *c)
 	if (r == 0)
 		r = bpf_map__set_max_entries(c->skel->maps.ledger, o->ledger_max);
 	if (r == 0)
-		r = size_filter(c);
+		r = filter_prepare(c->skel, o->filter, o->resolved);
 	if (r == 0)
 		r = collect_tables_prepare(
 			c->skel, !o->unwind_fp, o->frequency_hz * events_count(c->events));
 	if (r == 0)
 		r = collect_bpf__load(c->skel);
-	return r < 0 ? r : fill_filter(c);
+	return r < 0 ? r : filter_fill(c->skel, o->filter, o->resolved);
 }
 
 static int make_tables(struct collector *c)

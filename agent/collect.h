@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "agent/bpf/sample.h"
+#include "agent/filter.h"
 #include "agent/helper.h"
 #include "agent/tables.h"
 #include "base/buf.h"
@@ -23,19 +24,13 @@ struct collector;
 /* Called once for each new stack while the ring is drained; size was checked. 0 or -errno. */
 typedef int collect_stack_fn(const struct stack_record *r, void *data);
 
-/* What has one of each kind that is given; nothing given: everything. See bpf/filter.h. */
-struct collect_filter {
-	const uint64_t *tgids;
-	const char *const *comms; /* of the process: its first thread's name */
-	const uint64_t *cgroups;  /* ids (v2); each with all below it */
-	size_t tgid_count, comm_count, cgroup_count;
-};
-
 struct collect_options {
 	uint64_t frequency_hz;
 	uint64_t jitter_seed;
-	struct collect_filter filter; /* what it points at is read by collector_new only */
-	bool key_tids;                /* count stacks of each thread apart */
+	/* Read by collector_new only; NULL, NULL: everything. */
+	const struct filter *filter;
+	const struct filter_resolved *resolved;
+	bool key_tids; /* count stacks of each thread apart */
 	uint32_t stacks_max;
 	uint32_t ledger_max;
 	bool unwind_fp; /* frame pointers only, no tables */

@@ -1,6 +1,7 @@
 /*
  * `flame-agent __verify`: loads every kernel program on the running kernel, with unwind tables and without,
- * and says how many instructions its verifier went through. For tests: a kernel allows a million, and
+ * and says how many instructions its verifier went through,
+ * with every kind of filter. For tests: a kernel allows a million, and
  * what takes more than COLLECT_VERIFY_MAX on one kernel may not load on the next.
  */
 #ifndef AGENT_COLLECT_VERIFY_H

@@ -6,12 +6,14 @@
  * The answer (schema flame-heartbeat-reply/1):
  *	{ "time_unix_ms":0, "interval_s":30, "wanted_version":"",
  *	  "commands":[{"id":"..","kind":"start|stop|change","view":"cpu","frequency_hz":99,
- *	               "duration_s":60,"pids":[],"comms":[],"cgroups":[],"containers":[],
+ *	               "duration_s":60,"pids":[],"comms":[],"users":[],"cgroups":[],"containers":[],
+ *	               "exclude_pids":[],... "exclude_containers":[],
  *	               "deadline_unix_ms":0,"target":""}] }
  * duration_s 0 is continuous; stop and change name the start command's id in target; frequency_hz 0
  * or absent leaves the rate to the agent; deadline_unix_ms (the backend's clock, 0: none) is when it
- * is too late to begin. cgroups are cgroup2 paths from / or ids, containers the beginnings of ids; of
- * each kind of filter one must match, cgroups and containers being one kind.
+ * is too late to begin. users are names or numbers, cgroups paths from / or ids of cgroup2, containers
+ * the beginnings of ids; of each kind of filter one must match, cgroups and containers being one kind,
+ * and nothing that is excluded may.
  *
  * change says all that the recording is to be from its next window on: what is absent is not as
  * before but as in a start command. Its duration counts from the recording's start. The view stays.
@@ -27,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/filter.h"
 #include "base/arena.h"
 #include "base/buf.h"
 
@@ -34,7 +37,7 @@ enum {
 	COMMANDS_KEPT_MAX = 128,
 	COMMANDS_PER_REPLY_MAX = 64,
 	COMMANDS_REPLY_BYTES_MAX = 1 << 20,
-	COMMANDS_FILTER_MAX = 64, /* pids, comms, cgroups or containers of one command */
+	COMMANDS_FILTER_MAX = 64, /* entries of one kind of filter of one command */
 	COMMANDS_DURATION_MAX_S = 7 * 86400,
 	COMMAND_ID_MAX = 64,
 	COMMAND_TEXT_MAX = 512,
@@ -52,11 +55,7 @@ struct command {
 	uint64_t frequency_hz; /* 0: the agent's own */
 	uint64_t duration_ns;  /* 0: continuous */
 	int64_t deadline_unix_ms;
-	size_t pid_count, comm_count, cgroup_count, container_count;
-	const uint64_t *pids;
-	const char *const *comms;
-	const char *const *cgroups;
-	const char *const *containers;
+	struct filter filter;
 	const char *problem; /* why it cannot be run, NULL: it can. The id is good all the same */
 };
 

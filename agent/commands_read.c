@@ -53,9 +53,10 @@ static bool is_id(const char *s)
 	       strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-") == n;
 }
 
-static const char *read_pids(const cJSON *o, struct arena *a, struct command *c)
+static const char *read_pids(
+	const cJSON *o, const char *key, struct arena *a, struct filter_list *ret)
 {
-	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "pids");
+	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, key);
 	const cJSON *v;
 	uint64_t *pids;
 
@@ -70,16 +71,16 @@ static const char *read_pids(const cJSON *o, struct arena *a, struct command *c)
 	{
 		if (!cJSON_IsNumber(v) || !(v->valuedouble >= 1) || v->valuedouble > PID_MAX_VALUE)
 			return "a pid must be a number in 1..4194304";
-		pids[c->pid_count++] = (uint64_t)v->valuedouble;
+		pids[ret->pid_count++] = (uint64_t)v->valuedouble;
 	}
-	c->pids = pids;
+	ret->pids = pids;
 	return NULL;
 }
 
-static const char *read_texts(const cJSON *o, const char *key, size_t size_max, struct arena *a,
-	size_t *ret_count, const char *const **ret)
+static const char *read_texts(const cJSON *o, const struct filter_texts_name *name, struct arena *a,
+	struct filter_texts *ret)
 {
-	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, key);
+	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, name->key);
 	const cJSON *v;
 	const char **texts;
 	size_t n = 0;
@@ -87,29 +88,40 @@ static const char *read_texts(const cJSON *o, const char *key, size_t size_max, 
 	if (!list || cJSON_IsNull(list))
 		return NULL;
 	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) > COMMANDS_FILTER_MAX)
-		return "comms, cgroups and containers must be lists of at most 64 texts";
+		return "comms, users, cgroups and containers must be lists of at most 64 texts";
 	texts = arena_alloc(a, COMMANDS_FILTER_MAX * sizeof(*texts));
 	if (!texts)
 		return "no memory";
 	cJSON_ArrayForEach(v, list)
 	{
-		if (!cJSON_IsString(v) || !*v->valuestring || strlen(v->valuestring) > size_max)
-			return "comms, cgroups and containers must hold texts, of 15, 4095 and 64 "
-			       "bytes "
-			       "at most";
+		if (!cJSON_IsString(v) || !*v->valuestring ||
+			strlen(v->valuestring) > name->size_max)
+			return "comms, users, cgroups and containers must hold texts, of 15, 255, "
+			       "4095 and 64 bytes at most";
 		texts[n] = arena_strdup(a, v->valuestring);
 		if (!texts[n])
 			return "no memory";
 		n++;
 	}
-	*ret_count = n;
-	*ret = texts;
+	*ret = (struct filter_texts){.at = texts, .count = n};
 	return NULL;
+}
+
+static const char *read_filter(const cJSON *o, struct arena *a, struct filter *ret)
+{
+	const char *problem = NULL;
+
+	for (size_t s = 0; !problem && s < FILTER_SIDES; s++) {
+		problem = read_pids(o, filter_pids_keys[s], a, &ret->sides[s]);
+		for (size_t k = 0; !problem && k < FILTER_TEXTS; k++)
+			problem = read_texts(
+				o, &filter_texts_names[s][k], a, &ret->sides[s].texts[k]);
+	}
+	return problem;
 }
 
 static const char *read_start(const cJSON *o, struct arena *a, struct command *c)
 {
-	const char *problem;
 	double hz, duration_s;
 
 	c->view = text(o, "view", 64, a);
@@ -125,15 +137,7 @@ static const char *read_start(const cJSON *o, struct arena *a, struct command *c
 		return "duration_s must be a number in 1..604800, or 0 for continuous";
 	c->frequency_hz = (uint64_t)hz;
 	c->duration_ns = (uint64_t)duration_s * NSEC_PER_SEC;
-	problem = read_pids(o, a, c);
-	if (!problem)
-		problem = read_texts(o, "comms", 15, a, &c->comm_count, &c->comms);
-	if (!problem)
-		problem = read_texts(o, "cgroups", PATH_MAX - 1, a, &c->cgroup_count, &c->cgroups);
-	if (!problem)
-		problem = read_texts(o, "containers", CGROUP_CONTAINER_MAX, a, &c->container_count,
-			&c->containers);
-	return problem;
+	return read_filter(o, a, &c->filter);
 }
 
 static const char *read_rest(const cJSON *o, struct arena *a, struct command *c)
@@ -252,12 +256,17 @@ int commands_read_one(
 static const char *const kind_names[] = {
 	[COMMAND_START] = "start", [COMMAND_STOP] = "stop", [COMMAND_CHANGE] = "change"};
 
-static void write_texts(const char *key, const char *const *texts, size_t count, struct buf *out)
+static void write_filter(const struct filter_list *l, size_t side, struct buf *out)
 {
-	(void)buf_printf(out, ",\"%s\":[", key);
-	for (size_t i = 0; i < count; i++) {
-		(void)buf_append_str(out, i > 0 ? "," : "");
-		(void)str_append_json(out, texts[i]);
+	(void)buf_printf(out, ",\"%s\":[", filter_pids_keys[side]);
+	for (size_t i = 0; i < l->pid_count; i++)
+		(void)buf_printf(out, "%s%llu", i > 0 ? "," : "", (unsigned long long)l->pids[i]);
+	for (size_t k = 0; k < FILTER_TEXTS; k++) {
+		(void)buf_printf(out, "],\"%s\":[", filter_texts_names[side][k].key);
+		for (size_t i = 0; i < l->texts[k].count; i++) {
+			(void)buf_append_str(out, i > 0 ? "," : "");
+			(void)str_append_json(out, l->texts[k].at[i]);
+		}
 	}
 	(void)buf_append_str(out, "]");
 }
@@ -272,16 +281,12 @@ int commands_write_one(const struct command *c, struct buf *out)
 	(void)buf_append_str(out, ",\"view\":");
 	(void)str_append_json(out, c->view);
 	(void)buf_printf(out,
-		",\"frequency_hz\":%llu,\"duration_s\":%llu,\"deadline_unix_ms\":%lld,\"pids\":[",
+		",\"frequency_hz\":%llu,\"duration_s\":%llu,\"deadline_unix_ms\":%lld",
 		(unsigned long long)c->frequency_hz,
 		(unsigned long long)(c->duration_ns / NSEC_PER_SEC),
 		(long long)c->deadline_unix_ms);
-	for (size_t i = 0; i < c->pid_count; i++)
-		(void)buf_printf(out, "%s%llu", i > 0 ? "," : "", (unsigned long long)c->pids[i]);
-	(void)buf_append_str(out, "]");
-	write_texts("comms", c->comms, c->comm_count, out);
-	write_texts("cgroups", c->cgroups, c->cgroup_count, out);
-	write_texts("containers", c->containers, c->container_count, out);
+	for (size_t s = 0; s < FILTER_SIDES; s++)
+		write_filter(&c->filter.sides[s], s, out);
 	(void)buf_append_str(out, "}");
 	return buf_error(out);
 }

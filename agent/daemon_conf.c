@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 
+#include "agent/containers.h"
 #include "agent/events.h"
 #include "agent/record.h"
 #include "agent/service.h"
@@ -29,8 +30,8 @@ const struct opt_spec daemon_conf_specs[] = {
 	{"host", 0, OPT_STR, AT(host), .arg = "NAME",
 		.help = "this host's name in profiles; empty: the system's host name"},
 	{"service", 0, OPT_STR, AT(service), .arg = "NAME",
-		.help = "one service for all processes; empty: by service-rule, systemd unit, "
-			"executable"},
+		.help = "one service for all processes; empty: by service-rule, Kubernetes "
+			"workload\nor Compose service, systemd unit, executable"},
 	{"service-rule", 0, OPT_STR_LIST, AT(service_rules), .arg = "RULE",
 		.help = "comm:PATTERN=NAME, unit:PATTERN=NAME or cgroup:PATTERN=NAME; the first\n"
 			"that matches names the service (shell patterns)"},
@@ -71,6 +72,9 @@ const struct opt_spec daemon_conf_specs[] = {
 		.help = "the line a frame has: its function's first, so that there are fewer "
 			"stacks,\n"
 			"or the one that ran"},
+	{"container-runtime", 0, OPT_STR, AT(container_runtime), .arg = "HOW", .def = "auto",
+		.help = "who names containers: auto (containerd, CRI-O, Docker, Podman), off, or "
+			"the\npath of a socket"},
 	{"seed", 0, OPT_U64, AT(seed), .arg = "N", .def = "0",
 		.help = "of all that is drawn (jitter, sampling periods); 0: another one each "
 			"start"},
@@ -223,6 +227,17 @@ static int check_rules(const struct opts *o, const struct daemon_conf *c, struct
 	return -EINVAL;
 }
 
+static int check_runtime(const struct opts *o, const struct daemon_conf *c, struct buf *why)
+{
+	_cleanup_(buf_done) struct buf problem = BUF_INIT(1024);
+
+	if (containers_runtime_is_good(c->container_runtime, &problem))
+		return 0;
+	append_place(o, c, "container-runtime", why);
+	(void)buf_append_str(why, buf_str(&problem));
+	return -EINVAL;
+}
+
 static int check(const struct opts *o, struct daemon_conf *c, struct buf *why)
 {
 	int r = check_url(o, c, why);
@@ -231,6 +246,8 @@ static int check(const struct opts *o, struct daemon_conf *c, struct buf *why)
 		r = check_names(o, c, why);
 	if (r == 0)
 		r = check_rules(o, c, why);
+	if (r == 0)
+		r = check_runtime(o, c, why);
 	if (r == 0)
 		r = check_file(o, c, "ca-file", c->ca_file, why);
 	if (r == 0)
@@ -244,7 +261,7 @@ static int check(const struct opts *o, struct daemon_conf *c, struct buf *why)
 static void fill_empty(struct daemon_conf *c)
 {
 	const char **texts[] = {&c->config, &c->backend, &c->token_file, &c->ca_file, &c->cert_file,
-		&c->key_file, &c->host, &c->service, &c->state_dir};
+		&c->key_file, &c->host, &c->service, &c->state_dir, &c->container_runtime};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		if (!*texts[i])

@@ -15,6 +15,8 @@
 	X(easy_init)             \
 	X(easy_cleanup)          \
 	X(easy_setopt)           \
+	X(easy_perform)          \
+	X(easy_reset)            \
 	X(easy_getinfo)          \
 	X(easy_strerror)         \
 	X(slist_append)          \

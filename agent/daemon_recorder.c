@@ -19,7 +19,7 @@
 
 /* Naming and writing a window takes well under a second; a process that needs this long hangs. */
 #define LATE_NS       (60 * NSEC_PER_SEC)
-#define ARGUMENTS_MAX 512
+#define ARGUMENTS_MAX 1024
 
 struct arguments {
 	struct arena *arena;
@@ -62,10 +62,23 @@ static void add_number(struct arguments *a, const char *key, uint64_t value)
 	add_option(a, key, text);
 }
 
+static void add_filter(struct arguments *a, const struct filter *f)
+{
+	for (size_t s = 0; s < FILTER_SIDES; s++) {
+		const struct filter_list *l = &f->sides[s];
+
+		for (size_t i = 0; i < l->pid_count; i++)
+			add_number(a, filter_pids_options[s], l->pids[i]);
+		for (size_t k = 0; k < FILTER_TEXTS; k++)
+			for (size_t i = 0; i < l->texts[k].count; i++)
+				add_option(a, filter_texts_names[s][k].option, l->texts[k].at[i]);
+	}
+}
+
 static int fill(struct arguments *a, const struct recorder_request *q)
 {
 	const struct command *c = q->command;
-	char tables[PATH_MAX]; /* a path that does not fit is cut, and then not there */
+	char tables[PATH_MAX], containers[PATH_MAX]; /* cut, they are not there */
 
 	add(a, "/proc/self/exe");
 	add(a, WINDOW_ARG);
@@ -79,19 +92,15 @@ static int fill(struct arguments *a, const struct recorder_request *q)
 	add_option(a, "lines", q->conf->lines == SYMBOLIZER_LINES_LINE ? "line" : "function");
 	(void)snprintf(tables, sizeof(tables), "%s/tables", q->conf->state_dir);
 	add_option(a, "tables-file", tables);
+	(void)snprintf(containers, sizeof(containers), "%s/containers", q->conf->state_dir);
+	add_option(a, "containers-file", containers);
+	add_option(a, "container-runtime", q->conf->container_runtime);
 	add_option(a, "service", q->conf->service);
 	add_option(a, "instance", q->instance);
 	add_option(a, "host", q->conf->host_name);
 	add_option(a, "view", c->view);
 	add_option(a, "recording", q->recording);
-	for (size_t i = 0; i < c->pid_count; i++)
-		add_number(a, "pid", c->pids[i]);
-	for (size_t i = 0; i < c->comm_count; i++)
-		add_option(a, "comm", c->comms[i]);
-	for (size_t i = 0; i < c->cgroup_count; i++)
-		add_option(a, "cgroup", c->cgroups[i]);
-	for (size_t i = 0; i < c->container_count; i++)
-		add_option(a, "container", c->containers[i]);
+	add_filter(a, &c->filter);
 	for (size_t i = 0; i < q->conf->service_rules.count; i++)
 		add_option(a, "service-rule", q->conf->service_rules.str[i]);
 	return a->is_full ? -E2BIG : 0;

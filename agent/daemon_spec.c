@@ -7,38 +7,53 @@
 
 #define SPEC_BYTES_MAX (2UL << 20)
 
-static const char *const *copy_texts(struct arena *a, const char *const *texts, size_t count)
+/* Replaces what t points at by a copy. */
+static int copy_texts(struct arena *a, struct filter_texts *t)
 {
-	const char **copy = arena_alloc(a, (count + 1) * sizeof(*copy));
+	const char **copy = arena_alloc(a, (t->count + 1) * sizeof(*copy));
 
-	for (size_t i = 0; copy && i < count; i++) {
-		copy[i] = arena_strdup(a, texts[i]);
+	if (!copy)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->count; i++) {
+		copy[i] = arena_strdup(a, t->at[i]);
 		if (!copy[i])
-			return NULL;
+			return -ENOMEM;
 	}
-	return copy;
+	t->at = copy;
+	return 0;
+}
+
+static int copy_filter(struct arena *a, struct filter *f)
+{
+	int r = 0;
+
+	for (size_t s = 0; r == 0 && s < FILTER_SIDES; s++) {
+		struct filter_list *l = &f->sides[s];
+		uint64_t *pids = arena_alloc(a, (l->pid_count + 1) * sizeof(*pids));
+
+		if (!pids)
+			return -ENOMEM;
+		if (l->pid_count > 0)
+			memcpy(pids, l->pids, l->pid_count * sizeof(*pids));
+		l->pids = pids;
+		for (size_t k = 0; r == 0 && k < FILTER_TEXTS; k++)
+			r = copy_texts(a, &l->texts[k]);
+	}
+	return r;
 }
 
 int spec_init(const struct command *c, struct spec *ret)
 {
 	_cleanup_(arena_freep) struct arena *a = arena_new(SPEC_BYTES_MAX);
 	struct command copy = *c;
-	uint64_t *pids;
 
 	if (!a)
 		return -ENOMEM;
-	pids = arena_alloc(a, (c->pid_count + 1) * sizeof(*pids));
 	copy.id = arena_strdup(a, c->id);
 	copy.view = arena_strdup(a, c->view);
 	copy.target = "";
-	copy.comms = copy_texts(a, c->comms, c->comm_count);
-	copy.cgroups = copy_texts(a, c->cgroups, c->cgroup_count);
-	copy.containers = copy_texts(a, c->containers, c->container_count);
-	if (!pids || !copy.id || !copy.view || !copy.comms || !copy.cgroups || !copy.containers)
+	if (!copy.id || !copy.view || copy_filter(a, &copy.filter) < 0)
 		return -ENOMEM;
-	if (c->pid_count > 0)
-		memcpy(pids, c->pids, c->pid_count * sizeof(*pids));
-	copy.pids = pids;
 	*ret = (struct spec){.arena = steal_ptr(&a), .command = copy};
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include "agent/collect_verify.h"
+#include "agent/containers.h"
 #include "agent/daemon.h"
 #include "agent/record.h"
 #include "agent/symbolize.h"
@@ -55,6 +56,8 @@ int main(int argc, char **argv)
 		return collect_verify_main();
 	if (strcmp(command, WINDOW_ARG) == 0)
 		return window_main(argc - 1, argv + 1, FLAME_VERSION);
+	if (strcmp(command, CONTAINERS_ARG) == 0)
+		return containers_main(argc - 1, argv + 1);
 	if (strcmp(command, "daemon") == 0)
 		return daemon_main(argc - 1, argv + 1, FLAME_VERSION);
 	if (strcmp(command, "record") == 0)

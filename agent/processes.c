@@ -2,8 +2,9 @@
 #include "agent/processes.h"
 
 #include <errno.h>
-#include <unistd.h>
+#include <fcntl.h>
 
+#include "agent/procfs.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/def.h"
@@ -22,12 +23,16 @@ struct identity {
 };
 
 struct group { /* a cgroup that was seen */
-	const char *path, *container;
+	const char *path;
+	const char *container; /* the whole id, "" */
+	const char *shown;     /* its beginning */
 };
 
 struct entry {
 	uint32_t group;   /* number in groups */
 	uint32_t service; /* number in services */
+	const char *comm, *exe;
+	bool is_kernel;
 };
 
 struct service {
@@ -42,7 +47,7 @@ struct processes {
 	struct cgroups *cgroups;
 	struct arena *arena;
 	struct map *index;         /* identity -> number in entries */
-	struct map *group_index;   /* cgroup id -> number in groups */
+	struct map *group_index;   /* cgroup id, or path -> number in groups */
 	struct map *service_index; /* name -> number in services */
 	struct entry *entries;     /* options.max */
 	struct group *groups;      /* CGROUPS_MAX; 0 is the unknown one */
@@ -71,7 +76,7 @@ int processes_new(const struct processes_options *o, struct processes **ret)
 		processes_free(p);
 		return -ENOMEM;
 	}
-	p->groups[p->group_count++] = (struct group){"", ""};
+	p->groups[p->group_count++] = (struct group){"", "", ""};
 	p->services[p->service_count++] = (struct service){.name = POOLED};
 	*ret = p;
 	return 0;
@@ -98,35 +103,58 @@ static struct identity identity_of(const struct stack_key *key)
 		.start_ns = key->start_ns, .tgid = key->tgid, .exec_id = key->exec_id};
 }
 
-static uint32_t add_group(struct processes *p, uint64_t id)
+static uint32_t add_group(struct processes *p, const char *path)
 {
-	char path[CGROUP_PATH_MAX];
 	char container[CGROUP_CONTAINER_MAX + 1] = "";
 	struct group g;
 
-	if (cgroups_path(p->cgroups, id, path) < 0)
-		return 0;
 	(void)cgroup_container(path, container); /* none leaves "" */
 	g.path = arena_strdup(p->arena, path);
-	g.container = arena_strndup(p->arena, container, CONTAINER_SHOWN);
-	if (!g.path || !g.container)
+	g.container = arena_strdup(p->arena, container);
+	g.shown = arena_strndup(p->arena, container, CONTAINER_SHOWN);
+	if (!g.path || !g.container || !g.shown)
 		return 0;
 	p->groups[p->group_count] = g;
 	return (uint32_t)p->group_count++;
 }
 
-static uint32_t group_of(struct processes *p, uint64_t id)
+/* The number of what has that key. path NULL: it is asked of the kernel, by the id. */
+static uint32_t number_group(
+	struct processes *p, const void *key, size_t size, const char *path, uint64_t id)
 {
+	char named[CGROUP_PATH_MAX];
 	bool is_new;
-	uint64_t *v = p->group_count < CGROUPS_MAX
-			      ? map_put(p->group_index, &id, sizeof(id), &is_new)
-			      : NULL;
+	uint64_t *v =
+		p->group_count < CGROUPS_MAX ? map_put(p->group_index, key, size, &is_new) : NULL;
 
 	if (!v)
 		return 0;
+	if (is_new && !path && cgroups_path(p->cgroups, id, named) == 0)
+		path = named;
 	if (is_new)
-		*v = add_group(p, id);
+		*v = path ? add_group(p, path) : 0;
 	return (uint32_t)*v;
+}
+
+/* Of a process on a host with version 1 controllers. False: it is gone, or all is "/". */
+static bool read_cgroup(const struct stack_key *key, char ret[CGROUP_PATH_MAX])
+{
+	_cleanup_(buf_done) struct buf text = BUF_INIT(64 << 10);
+	_cleanup_(closep) int process = procfs_open(key->tgid, key->start_ns);
+	_cleanup_(closep) int fd =
+		process < 0 ? -1 : openat(process, "cgroup", O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && file_read_fd(fd, &text) == 0 && cgroup_of_process(buf_str(&text), ret);
+}
+
+static uint32_t group_of(struct processes *p, const struct stack_record *r)
+{
+	uint64_t id = r->cgroup_id;
+	char path[CGROUP_PATH_MAX];
+
+	if (cgroups_has_v1(p->cgroups) && read_cgroup(&r->key, path))
+		return number_group(p, path, strlen(path), path, 0);
+	return number_group(p, &id, sizeof(id), NULL, id);
 }
 
 /*
@@ -196,9 +224,8 @@ void processes_see(struct processes *p, const struct stack_record *r)
 	struct identity id = identity_of(&r->key);
 	char exe[SERVICE_NAME_MAX] = "";
 	char comm[SAMPLE_COMM_SIZE + 1];
-	char name[SERVICE_NAME_MAX];
 	uint64_t *v;
-	struct entry e;
+	struct entry e = {.is_kernel = r->flags & STACK_RECORD_KTHREAD};
 	bool is_new;
 
 	if (p->count == p->options.max)
@@ -207,41 +234,78 @@ void processes_see(struct processes *p, const struct stack_record *r)
 	if (!v || !is_new)
 		return;
 	(void)snprintf(comm, sizeof(comm), "%.*s", (int)sizeof(r->process_comm), r->process_comm);
-	e.group = group_of(p, r->cgroup_id);
-	if (!(r->flags & STACK_RECORD_KTHREAD))
+	e.group = group_of(p, r);
+	if (!e.is_kernel)
 		read_exe(r->key.tgid, exe, sizeof(exe));
 	if (*exe && !is_still(r->key.tgid, comm))
 		*exe = '\0';
+	e.comm = arena_strdup(p->arena, comm);
+	e.exe = *exe ? arena_strdup(p->arena, exe) : "";
+	if (p->options.containers && *p->groups[e.group].container)
+		containers_want(p->options.containers, p->groups[e.group].container);
 	*v = p->count;
-	if (!number_service(p, name,
-		    service_name(
-			    &(struct service_facts){
-				    .fixed = p->options.service,
-				    .rules = p->options.rules,
-				    .rule_count = p->options.rule_count,
-				    .comm = comm,
-				    .exe = exe,
-				    .cgroup = p->groups[e.group].path,
-				    .is_kernel = r->flags & STACK_RECORD_KTHREAD,
-			    },
-			    name),
-		    &e.service))
-		e.service = 0;
 	p->entries[p->count++] = e;
+}
+
+static bool container_of(const struct processes *p, const struct group *g, struct container *ret)
+{
+	return p->options.containers && *g->container &&
+	       containers_find(p->options.containers, g->container, ret);
+}
+
+void processes_settle(struct processes *p)
+{
+	if (p->options.containers)
+		containers_settle(p->options.containers);
+	for (size_t i = 0; i < p->count; i++) {
+		struct entry *e = &p->entries[i];
+		const struct group *g = &p->groups[e->group];
+		struct container c = {.fields = {[CONTAINER_WORKLOAD] = ""}};
+		char name[SERVICE_NAME_MAX];
+		enum service_source source;
+
+		(void)container_of(p, g, &c); /* none has no workload */
+		source = service_name(
+			&(struct service_facts){
+				.fixed = p->options.service,
+				.rules = p->options.rules,
+				.rule_count = p->options.rule_count,
+				.comm = e->comm ? e->comm : "",
+				.exe = e->exe ? e->exe : "",
+				.cgroup = g->path,
+				.workload = c.fields[CONTAINER_WORKLOAD],
+				.is_kernel = e->is_kernel,
+			},
+			name);
+		if (!number_service(p, name, source, &e->service))
+			e->service = 0;
+	}
+}
+
+static void add_label(struct process *to, const char *key, const char *text)
+{
+	if (!*text)
+		return;
+	to->labels[to->label_count].key = key;
+	to->labels[to->label_count++].text = text;
 }
 
 bool processes_find(const struct processes *p, const struct stack_key *key, struct process *ret)
 {
 	struct identity id = identity_of(key);
+	const struct group *g;
+	struct container c;
 	uint64_t i;
 
 	if (!map_get(p->index, &id, sizeof(id), &i) || i >= p->count)
 		return false;
-	*ret = (struct process){
-		.cgroup = p->groups[p->entries[i].group].path,
-		.container = p->groups[p->entries[i].group].container,
-		.service = p->services[p->entries[i].service].name,
-	};
+	g = &p->groups[p->entries[i].group];
+	ret->label_count = 0;
+	add_label(ret, "cgroup", g->path);
+	add_label(ret, "container", g->shown);
+	for (size_t f = 0; f < CONTAINER_FIELDS && container_of(p, g, &c); f++)
+		add_label(ret, container_field_label((enum container_field)f), c.fields[f]);
+	add_label(ret, "service", p->services[p->entries[i].service].name);
 	return true;
 }
 

@@ -12,6 +12,7 @@
 
 #include "agent/assemble.h"
 #include "agent/collect.h"
+#include "agent/containers.h"
 #include "agent/events.h"
 #include "agent/fault.h"
 #include "agent/filter.h"
@@ -39,6 +40,7 @@ struct recording {
 	struct symbolizer *symbolizer;
 	struct stacks *stacks;
 	struct collector *collector;
+	struct containers *containers;
 	struct processes *processes;
 	uint64_t start_ns;
 	uint64_t samples_shown;
@@ -58,6 +60,7 @@ static void recording_done(struct recording *r)
 	symbolizer_free(r->symbolizer);
 	stacks_free(r->stacks);
 	processes_free(r->processes);
+	containers_free(r->containers);
 	loop_free(r->loop);
 }
 
@@ -174,15 +177,12 @@ static int load(struct recording *r)
 {
 	const struct record_conf *conf = r->conf;
 	_cleanup_(buf_done) struct buf why = BUF_INIT(4096);
-	uint64_t cgroups[FILTER_CGROUPS_MAX];
+	_cleanup_(freep) struct filter_resolved *resolved = calloc(1, sizeof(*resolved));
 	struct collect_options collect = {
 		.frequency_hz = conf->frequency_hz,
 		.jitter_seed = conf->jitter_seed,
-		.filter = {.tgids = conf->filter.pids,
-			.tgid_count = conf->filter.pid_count,
-			.comms = conf->filter.comms,
-			.comm_count = conf->filter.comm_count,
-			.cgroups = cgroups},
+		.filter = &conf->filter,
+		.resolved = resolved,
 		.key_tids = conf->tid,
 		.stacks_max = (uint32_t)conf->stacks_max,
 		.ledger_max = (uint32_t)conf->threads_max,
@@ -193,7 +193,7 @@ static int load(struct recording *r)
 		.on_stack = on_stack,
 		.data = r,
 	};
-	int e = filter_resolve(&conf->filter, &why, cgroups, &collect.filter.cgroup_count);
+	int e = resolved ? filter_resolve(&conf->filter, &why, resolved) : -ENOMEM;
 
 	if (e < 0) {
 		log_error("record", "find what to record", e, "why=\"%s\"", buf_str(&why));
@@ -222,6 +222,7 @@ static int prepare(struct recording *r)
 	const struct record_conf *conf = r->conf;
 	struct symbolizer_options symbolizer = {
 		.keep_pc = fault_keep_pc(), .lines = (enum symbolizer_lines)conf->lines};
+	struct processes_options processes = conf->processes;
 	int e = loop_new(&r->loop);
 
 	hurry(conf);
@@ -230,7 +231,13 @@ static int prepare(struct recording *r)
 	if (e == 0)
 		e = stacks_new(conf->stacks_max * 2, RECORDS_BYTES_MAX, &r->stacks);
 	if (e == 0)
-		e = processes_new(&conf->processes, &r->processes);
+		e = containers_new(&(struct containers_options){.loop = r->loop,
+					   .runtime = conf->container_runtime,
+					   .cache_file = conf->containers_file},
+			&r->containers);
+	processes.containers = r->containers;
+	if (e == 0)
+		e = processes_new(&processes, &r->processes);
 	if (e == 0)
 		e = symbolizer_new(&symbolizer, &r->symbolizer);
 	if (e == 0)
@@ -338,6 +345,7 @@ static int collect_results(
 	s->threads = ret->threads;
 	s->cpus = ret->cpus;
 	double_one_cpu(r, s, list, n);
+	processes_settle(r->processes);
 	if (!filter_is_any(&r->conf->filter))
 		processes_pool(
 			r->processes, list, n, boot_ns(s->totals.start_ns), s->totals.window_ns);
@@ -428,9 +436,9 @@ static void warn_of_trouble(const struct recording *r, const struct summary *s)
 			(unsigned long long)s->totals.cpus, online);
 	if (s->profile.samples == 0 && !r->interrupted)
 		log_warn("record", "find samples", 0, "hint=\"%s\"",
-			filter_is_any(&r->conf->filter)
-				? "what was asked for has ended or did not run"
-				: "nothing ran on the sampled CPUs");
+			!filter_is_any(&r->conf->filter) ? "nothing ran on the sampled CPUs"
+			: s->thread_count == 0           ? "no process matched the filter"
+							 : "what matched the filter did not run");
 	warn_of_losses(r, s);
 	if (r->interrupted && !r->conf->quiet)
 		log_info("record", "end early", "reason=signal");
@@ -484,6 +492,8 @@ int record_profile(
 	conf->unwind_table_mb = q->unwind_table_mb;
 	conf->lines = (int)q->lines;
 	conf->tables_file = q->tables_file;
+	conf->container_runtime = q->container_runtime;
+	conf->containers_file = q->containers_file;
 	conf->quiet = true;
 	conf->filter = q->filter;
 	conf->processes = q->processes;

@@ -11,7 +11,13 @@
 #include "base/buf.h"
 #include "prof/profile.h"
 
-enum { RECORD_EXIT_OK = 0, RECORD_EXIT_FAILED = 1, RECORD_EXIT_USAGE = 2 };
+/* RECORD_EXIT_NOTHING: written, but no process matched the filter. */
+enum {
+	RECORD_EXIT_OK = 0,
+	RECORD_EXIT_FAILED = 1,
+	RECORD_EXIT_USAGE = 2,
+	RECORD_EXIT_NOTHING = 3,
+};
 enum { RECORD_STACKS_MAX = 16384, RECORD_THREADS_MAX = 16384, RECORD_PROCESSES_MAX = 16384 };
 
 /* By unwind tables, or frame pointers only. The order is that of the options' choices. */
@@ -31,8 +37,9 @@ struct record_request {
 	uint64_t unwind_table_mb;
 	enum symbolizer_lines lines;
 	const char *tables_file; /* what unwinding used, from one window to the next; NULL: none */
+	const char *container_runtime, *containers_file; /* see containers.h */
 	struct filter filter;
-	struct processes_options processes; /* max is record's own */
+	struct processes_options processes; /* max and containers are record's own */
 };
 
 /* argv[0] is "record". Returns the exit code; version stands in every output. */

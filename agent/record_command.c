@@ -24,16 +24,7 @@ static const struct opt_spec specs[] = {
 	{"frequency", 'F', OPT_U64, offsetof(struct record_conf, frequency_hz), .arg = "HZ",
 		.def = "99", .min = 1, .max = EVENTS_FREQUENCY_MAX_HZ,
 		.help = "samples a second on each CPU"},
-	{"pid", 'p', OPT_U64_LIST, offsetof(struct record_conf, pids), .arg = "PID", .min = 1,
-		.max = 4194304, .help = "only this process; without it, all of them"},
-	{"comm", 0, OPT_STR_LIST, offsetof(struct record_conf, comms), .arg = "NAME",
-		.help = "only processes of this name (15 bytes, as ps -o comm shows it)"},
-	{"cgroup", 0, OPT_STR_LIST, offsetof(struct record_conf, cgroups), .arg = "PATH",
-		.help = "only what is in this cgroup or below it:\n"
-			"a cgroup2 path from /, or an id"},
-	{"container", 0, OPT_STR_LIST, offsetof(struct record_conf, containers), .arg = "ID",
-		.help = "only this container, by the beginning of its id;\n"
-			"of each kind of filter one must match"},
+	FILTER_OPTION_ROWS(struct record_conf, filter_options),
 	{"output", 'o', OPT_STR, offsetof(struct record_conf, output), .arg = "FILE",
 		.def = "profile.svg", .help = "ends in .svg, .folded or .pb.gz (pprof)"},
 	{"processes", 0, OPT_FLAG, offsetof(struct record_conf, processes_apart), .def = "on",
@@ -65,6 +56,10 @@ static const struct opt_spec specs[] = {
 		.choices = "function|line",
 		.help = "the line a frame has in pprof: the one that ran, or its\n"
 			"function's first; graphs merge by name either way"},
+	{"container-runtime", 0, OPT_STR, offsetof(struct record_conf, container_runtime),
+		.arg = "HOW", .def = "auto",
+		.help = "who names containers: auto (containerd, CRI-O, Docker, Podman),\n"
+			"off, or the path of a socket"},
 	{"repeat", 0, OPT_U64, offsetof(struct record_conf, repeat), .arg = "N", .def = "1",
 		.min = 1, .max = 100000,
 		.help = "record N windows, each from loading to unloading;\n"
@@ -80,7 +75,8 @@ static const char examples[] =
 	"  flame-agent record -p 4242 -F 997 -o one.pb.gz   go tool pprof -http=: one.pb.gz\n"
 	"  flame-agent record -d 5m -o all.folded           one line a stack, for scripts\n"
 	"Needs root or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Times are\n"
-	"CPU time: what waits is not in the graph. Exit: 0 written, 1 failed, 2 wrong usage.\n";
+	"CPU time: what waits is not in the graph. Exit: 0 written, 1 failed, 2 wrong usage,\n"
+	"3 written, but no process matched the filter.\n";
 
 typedef int write_fn(const struct record_conf *c, const struct profile *p, struct buf *out);
 
@@ -191,8 +187,9 @@ static int one_of(const struct record_conf *conf, struct summary *s, size_t i, b
 	return e;
 }
 
+/* *ret_matched: the last window saw a process that the filter lets pass, or there is none. */
 static int record_all(const struct record_conf *conf, const char *version, const char *fault,
-	struct summary_window *windows)
+	struct summary_window *windows, bool *ret_matched)
 {
 	bool last = false;
 	int e = 0;
@@ -207,25 +204,27 @@ static int record_all(const struct record_conf *conf, const char *version, const
 		};
 
 		e = one_of(conf, &s, i, &last);
+		*ret_matched = s.thread_count > 0 || !filter_is_any(&conf->filter);
 	}
 	return e;
 }
 
+/* Exit code. */
 static int record(const struct record_conf *conf, const char *version, const char *fault)
 {
+	bool matched = true;
 	struct summary_window *windows = calloc(conf->repeat, sizeof(*windows));
-	int e = windows ? record_all(conf, version, fault, windows) : -ENOMEM;
+	int e = windows ? record_all(conf, version, fault, windows, &matched) : -ENOMEM;
 
 	free(windows);
-	return e;
+	return e < 0 ? RECORD_EXIT_FAILED : matched ? RECORD_EXIT_OK : RECORD_EXIT_NOTHING;
 }
 
 /* What can be refused before anything is loaded. Exit code. */
 static int check(const struct record_conf *conf)
 {
 	_cleanup_(buf_done) struct buf why = BUF_INIT(8192);
-	uint64_t cgroups[FILTER_CGROUPS_MAX];
-	size_t count;
+	struct filter_resolved resolved;
 	int e;
 
 	if (!writer_for(conf->output)) {
@@ -240,13 +239,18 @@ static int check(const struct record_conf *conf)
 			conf->output);
 		return RECORD_EXIT_USAGE;
 	}
+	if (!containers_runtime_is_good(conf->container_runtime, &why)) {
+		(void)fprintf(stderr, "flame-agent: --container-runtime: %s\n", buf_str(&why));
+		return RECORD_EXIT_USAGE;
+	}
 	e = conf->ready_fd > 0 ? preflight_ready_fd((int)conf->ready_fd, &why) : 0;
-	if (e == 0)
-		e = preflight_pids(conf->filter.pids, conf->filter.pid_count, &why);
+	for (size_t s = 0; e == 0 && s < FILTER_SIDES; s++)
+		e = preflight_pids(
+			conf->filter.sides[s].pids, conf->filter.sides[s].pid_count, &why);
 	if (e == 0)
 		e = filter_check(&conf->filter, &why);
 	if (e == 0)
-		e = filter_resolve(&conf->filter, &why, cgroups, &count);
+		e = filter_resolve(&conf->filter, &why, &resolved);
 	if (e == 0)
 		e = preflight_output(conf->output, &why);
 	if (e == 0 && conf->summary)
@@ -301,10 +305,10 @@ int record_main(int argc, char **argv, const char *version)
 		(void)fprintf(stderr, "flame-agent: FLAME_FAULT names no fault\n");
 		return RECORD_EXIT_USAGE;
 	}
-	conf->filter = filter_of(&conf->pids, &conf->comms, &conf->cgroups, &conf->containers);
+	conf->filter = filter_of(&conf->filter_options);
 	conf->processes = (struct processes_options){.service = "", .max = RECORD_PROCESSES_MAX};
 	r = check(conf);
 	if (r != RECORD_EXIT_OK)
 		return r;
-	return record(conf, version, fault) < 0 ? RECORD_EXIT_FAILED : RECORD_EXIT_OK;
+	return record(conf, version, fault);
 }

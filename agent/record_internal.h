@@ -12,8 +12,8 @@
 struct record_conf {
 	uint64_t duration_ns;
 	uint64_t frequency_hz;
-	struct opt_list pids, comms, cgroups, containers;
-	struct filter filter; /* of these lists, or of the request */
+	struct filter_options filter_options;
+	struct filter filter; /* of these, or of the request */
 	struct processes_options processes;
 	const char *output;
 	uint64_t jitter_seed;
@@ -24,8 +24,9 @@ struct record_conf {
 	uint64_t threads_max;
 	int unwind; /* enum record_unwind */
 	uint64_t unwind_table_mb;
-	int lines;               /* enum symbolizer_lines */
-	const char *tables_file; /* NULL: none */
+	int lines;                                       /* enum symbolizer_lines */
+	const char *tables_file;                         /* NULL: none */
+	const char *container_runtime, *containers_file; /* see containers.h */
 	uint64_t repeat;
 	bool quiet;
 	bool processes_apart;

@@ -93,6 +93,10 @@ enum service_source service_name(const struct service_facts *f, char ret[SERVICE
 	for (size_t i = 0; !*name && i < f->rule_count; i++)
 		if (rule_applies(&f->rules[i], f, unit))
 			name = f->rules[i].name;
+	if (!*name && *f->workload) {
+		name = f->workload;
+		source = SERVICE_OF_WORKLOAD;
+	}
 	if (!*name && f->is_kernel)
 		name = "kernel";
 	if (!*name && *unit) {

@@ -1,8 +1,7 @@
 /*
  * Which service a process belongs to. The first that applies: the configured name for all; a rule
- * (service-rule = KIND:GLOB=NAME, in their order); "kernel" for kernel threads; the systemd unit; the
- * name of its executable; its own name. The Kubernetes or Compose label, which the contract puts
- * between rule and unit, is known to the container runtime only.
+ * (service-rule = KIND:GLOB=NAME, in their order); the Kubernetes workload or Compose service of its
+ * container; "kernel" for kernel threads; the systemd unit; the name of its executable; its own name.
  */
 #ifndef AGENT_SERVICE_H
 #define AGENT_SERVICE_H
@@ -30,12 +29,13 @@ struct service_facts {
 	const char *fixed; /* "": none */
 	const struct service_rule *rules;
 	size_t rule_count;
-	const char *comm, *exe, *cgroup; /* "" when not known; exe is a file name, not a path */
+	/* "" when not known; exe is a file name, not a path; workload is the runtime's word */
+	const char *comm, *exe, *cgroup, *workload;
 	bool is_kernel;
 };
 
 /* How it was found; only a name of last resort may be pooled with others (processes.h). */
-enum service_source { SERVICE_GIVEN, SERVICE_OF_UNIT, SERVICE_OF_NAME };
+enum service_source { SERVICE_GIVEN, SERVICE_OF_WORKLOAD, SERVICE_OF_UNIT, SERVICE_OF_NAME };
 
 enum service_source service_name(const struct service_facts *f, char ret[SERVICE_NAME_MAX]);
 

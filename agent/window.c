@@ -27,7 +27,9 @@ struct conf {
 	int lines; /* enum symbolizer_lines */
 	const char *service;
 	struct window_labels labels;
-	struct opt_list pids, comms, cgroups, containers, service_rules;
+	const char *container_runtime, *containers_file;
+	struct filter_options filter_options;
+	struct opt_list service_rules;
 	struct service_rule rules[SERVICE_RULES_MAX]; /* parsed */
 };
 
@@ -57,12 +59,11 @@ static const struct opt_spec specs[] = {
 	{"view", 0, OPT_STR, offsetof(struct conf, labels.view), .arg = "VIEW", .help = "internal"},
 	{"recording", 0, OPT_STR, offsetof(struct conf, labels.recording), .arg = "ID",
 		.help = "internal"},
-	{"pid", 0, OPT_U64_LIST, offsetof(struct conf, pids), .arg = "PID", .help = "internal"},
-	{"comm", 0, OPT_STR_LIST, offsetof(struct conf, comms), .arg = "COMM", .help = "internal"},
-	{"cgroup", 0, OPT_STR_LIST, offsetof(struct conf, cgroups), .arg = "PATH",
+	{"container-runtime", 0, OPT_STR, offsetof(struct conf, container_runtime), .arg = "HOW",
+		.def = "off", .help = "internal"},
+	{"containers-file", 0, OPT_STR, offsetof(struct conf, containers_file), .arg = "FILE",
 		.help = "internal"},
-	{"container", 0, OPT_STR_LIST, offsetof(struct conf, containers), .arg = "ID",
-		.help = "internal"},
+	FILTER_OPTION_ROWS(struct conf, filter_options),
 	{"service-rule", 0, OPT_STR_LIST, offsetof(struct conf, service_rules), .arg = "RULE",
 		.help = "internal"},
 	{0},
@@ -75,8 +76,9 @@ static int check(struct conf *conf)
 
 	for (size_t i = 0; r == 0 && i < conf->service_rules.count; i++)
 		r = service_rule_parse(conf->service_rules.str[i], &why, &conf->rules[i]);
-	if (r == 0)
-		r = preflight_pids(conf->pids.u64, conf->pids.count, &why);
+	for (size_t s = 0; r == 0 && s < FILTER_SIDES; s++)
+		r = preflight_pids(
+			conf->filter_options.pids[s].u64, conf->filter_options.pids[s].count, &why);
 	if (r == 0)
 		r = preflight_system(&why);
 	if (r < 0)
@@ -114,7 +116,9 @@ static int make(const struct conf *conf, const char *version)
 		.unwind_table_mb = conf->unwind_table_mb,
 		.lines = (enum symbolizer_lines)conf->lines,
 		.tables_file = conf->tables_file,
-		.filter = filter_of(&conf->pids, &conf->comms, &conf->cgroups, &conf->containers),
+		.container_runtime = conf->container_runtime,
+		.containers_file = conf->containers_file,
+		.filter = filter_of(&conf->filter_options),
 		.processes = {.service = conf->service,
 			.rules = conf->rules,
 			.rule_count = conf->service_rules.count},

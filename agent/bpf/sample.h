@@ -22,6 +22,20 @@ enum {
 	SAMPLE_CPUS_MAX = 1024,
 };
 
+/* What an entry of a filter is: asked for, left out, or both (bpf/filter.h). */
+enum { FILTER_ONLY = 1, FILTER_EXCEPT = 2 };
+
+/* Keys of a filter's maps. */
+struct filter_comm {
+	char text[SAMPLE_COMM_SIZE]; /* zeroes after its end, as the kernel keeps it */
+};
+
+struct filter_cgroup {
+	__u64 id;    /* the inode number of its directory */
+	__u32 is_v1; /* in the tree of the one controller of version 1 that is followed */
+	__u32 pad;
+};
+
 /* Why a stack ended; SAMPLE_END_ROOT is the only complete one. */
 enum sample_end {
 	SAMPLE_END_ROOT,  /* return address or frame pointer 0: the thread's first frame */

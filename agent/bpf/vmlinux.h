@@ -110,8 +110,22 @@ struct cgroup {
 	struct cgroup *ancestors[]; /* "ancestor_ids" before 6.1 */
 };
 
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
 struct css_set {
+	struct cgroup_subsys_state
+		*subsys[1]; /* CGROUP_SUBSYS_COUNT, which is the kernel's configuration */
 	struct cgroup *dfl_cgrp;
+};
+
+struct kuid {
+	__u32 val;
+};
+
+struct cred {
+	struct kuid euid;
 };
 
 struct task_struct {
@@ -123,6 +137,7 @@ struct task_struct {
 	char comm[16];
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
+	const struct cred *real_cred;
 	struct css_set *cgroups;
 	__u64 start_time;     /* monotonic clock */
 	__u64 start_boottime; /* boot clock: /proc/PID/stat shows this one */

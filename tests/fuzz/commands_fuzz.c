@@ -8,6 +8,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void check_list(const struct filter_list *l, const struct filter_texts_name *names)
+{
+	assert(l->pid_count <= COMMANDS_FILTER_MAX);
+	for (size_t i = 0; i < l->pid_count; i++)
+		assert(l->pids[i] >= 1 && l->pids[i] <= 4194304);
+	for (size_t k = 0; k < FILTER_TEXTS; k++) {
+		const struct filter_texts *t = &l->texts[k];
+
+		assert(t->count <= COMMANDS_FILTER_MAX);
+		for (size_t i = 0; i < t->count; i++)
+			assert(strlen(t->at[i]) >= 1 && strlen(t->at[i]) <= names[k].size_max);
+	}
+}
+
 static void check(const struct command *c, struct arena *a)
 {
 	_cleanup_(buf_done) struct buf once = BUF_INIT(4 << 20);
@@ -20,24 +34,22 @@ static void check(const struct command *c, struct arena *a)
 		return;
 	assert(c->duration_ns <= COMMANDS_DURATION_MAX_S * NSEC_PER_SEC);
 	assert(c->frequency_hz <= 10000);
-	assert(c->pid_count <= COMMANDS_FILTER_MAX && c->comm_count <= COMMANDS_FILTER_MAX &&
-		c->cgroup_count <= COMMANDS_FILTER_MAX &&
-		c->container_count <= COMMANDS_FILTER_MAX);
 	assert((c->kind == COMMAND_START) == !*c->target);
-	for (size_t i = 0; i < c->container_count; i++)
-		assert(strlen(c->containers[i]) >= 1 && strlen(c->containers[i]) <= 64);
-	for (size_t i = 0; i < c->pid_count; i++)
-		assert(c->pids[i] >= 1 && c->pids[i] <= 4194304);
-	for (size_t i = 0; i < c->comm_count; i++)
-		assert(strlen(c->comms[i]) <= 15);
+	for (size_t s = 0; s < FILTER_SIDES; s++)
+		check_list(&c->filter.sides[s], filter_texts_names[s]);
 	if (commands_write_one(c, &once) < 0)
 		return;
 	if (commands_read_one(once.data, once.size, a, &why, &again) < 0)
 		return; /* the arena is full */
 	assert(commands_write_one(&again, &twice) == 0 || buf_error(&twice) < 0);
 	/* Malformed UTF-8 is repaired on the first way out, so only its form may have changed. */
-	assert(again.kind == c->kind && again.pid_count == c->pid_count &&
-		again.container_count == c->container_count);
+	assert(again.kind == c->kind);
+	for (size_t s = 0; s < FILTER_SIDES; s++) {
+		assert(again.filter.sides[s].pid_count == c->filter.sides[s].pid_count);
+		for (size_t k = 0; k < FILTER_TEXTS; k++)
+			assert(again.filter.sides[s].texts[k].count ==
+				c->filter.sides[s].texts[k].count);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -72,10 +72,10 @@ Test(commands, a_whole_start_command_is_read)
 	cr_assert_eq(c->kind, COMMAND_START);
 	cr_assert_eq(c->frequency_hz, 199);
 	cr_assert_eq(c->duration_ns, 60 * NSEC_PER_SEC);
-	cr_assert_eq(c->pid_count, 2);
-	cr_assert_eq(c->pids[1], 4194304);
-	cr_assert_str_eq(c->comms[0], "a b");
-	cr_assert_str_eq(c->cgroups[0], "/x.slice");
+	cr_assert_eq(c->filter.sides[0].pid_count, 2);
+	cr_assert_eq(c->filter.sides[0].pids[1], 4194304);
+	cr_assert_str_eq(c->filter.sides[0].texts[FILTER_COMMS].at[0], "a b");
+	cr_assert_str_eq(c->filter.sides[0].texts[FILTER_CGROUPS].at[0], "/x.slice");
 	cr_assert_eq(c->deadline_unix_ms, 1700000009999);
 }
 
@@ -96,7 +96,9 @@ Test(commands, a_change_has_a_target_and_everything_a_start_has)
 	struct commands_reply r =
 		must_read(HEAD "{\"id\":\"x\",\"kind\":\"change\",\"target\":\"c-1\","
 			       "\"frequency_hz\":7,\"duration_s\":0,"
-			       "\"containers\":[\"0123ab\"]}]}");
+			       "\"containers\":[\"0123ab\"],"
+			       "\"users\":[\"www\"],\"exclude_comms\":[\"sh\"],"
+			       "\"exclude_pids\":[3]}]}");
 	const struct command *c = &r.commands[0];
 	struct buf json = BUF_INIT(4096);
 	struct command again;
@@ -111,8 +113,12 @@ Test(commands, a_change_has_a_target_and_everything_a_start_has)
 	cr_assert_eq(commands_read_one(json.data, json.size, arena, &why, &again), 0);
 	cr_assert_eq(again.kind, COMMAND_CHANGE);
 	cr_assert_str_eq(again.target, "c-1");
-	cr_assert_eq(again.container_count, 1);
-	cr_assert_str_eq(again.containers[0], "0123ab");
+	cr_assert_eq(again.filter.sides[0].texts[FILTER_CONTAINERS].count, 1);
+	cr_assert_str_eq(again.filter.sides[0].texts[FILTER_CONTAINERS].at[0], "0123ab");
+	cr_assert_str_eq(again.filter.sides[0].texts[FILTER_USERS].at[0], "www");
+	cr_assert_str_eq(again.filter.sides[1].texts[FILTER_COMMS].at[0], "sh");
+	cr_assert_eq(again.filter.sides[1].pid_count, 1);
+	cr_assert_eq(again.filter.sides[1].pids[0], 3);
 	cr_assert_not_null(problem_of("\"kind\":\"change\""));
 	buf_done(&json);
 }
@@ -237,9 +243,9 @@ Test(commands, a_running_command_is_kept_whole_for_the_next_start)
 		0);
 	cr_assert_eq(again.frequency_hz, 19);
 	cr_assert_eq(again.duration_ns, 0);
-	cr_assert_eq(again.pids[0], 7);
-	cr_assert_str_eq(again.comms[0], "x");
-	cr_assert_str_eq(again.cgroups[0], "/y");
+	cr_assert_eq(again.filter.sides[0].pids[0], 7);
+	cr_assert_str_eq(again.filter.sides[0].texts[FILTER_COMMS].at[0], "x");
+	cr_assert_str_eq(again.filter.sides[0].texts[FILTER_CGROUPS].at[0], "/y");
 	cr_assert_eq(commands_set(c, "r", COMMAND_DONE, "", NULL), 0);
 	cr_assert_null(commands_find(c, "r")->spec);
 	commands_free(c);

@@ -163,18 +163,16 @@ Test(daemon, a_change_keeps_who_the_recording_is_and_replaces_what_it_does)
 		.view = "cpu",
 		.frequency_hz = 99,
 		.deadline_unix_ms = 5,
-		.comms = comms,
-		.comm_count = 1};
+		.filter.sides[FILTER_SIDE_ONLY].texts[FILTER_COMMS] = {comms, 1}};
 	struct command change = {.id = "x1",
 		.kind = COMMAND_CHANGE,
 		.target = "s1",
 		.view = "wall",
 		.frequency_hz = 7,
 		.duration_ns = 9,
-		.pids = &pid,
-		.pid_count = 1,
-		.containers = comms,
-		.container_count = 1};
+		.filter.sides = {
+			{.pids = &pid, .pid_count = 1, .texts[FILTER_CONTAINERS] = {comms, 1}},
+			{.texts[FILTER_USERS] = {comms, 1}}}};
 	struct spec s = {0}, moved = {0};
 
 	cr_assert_eq(spec_change(&start, &change, &s), 0);
@@ -185,9 +183,10 @@ Test(daemon, a_change_keeps_who_the_recording_is_and_replaces_what_it_does)
 	cr_assert_str_eq(s.change_id, "x1");
 	cr_assert_eq(s.command.frequency_hz, 7);
 	cr_assert_eq(s.command.duration_ns, 9);
-	cr_assert_eq(s.command.pids[0], 7);
-	cr_assert_eq(s.command.comm_count, 0);
-	cr_assert_str_eq(s.command.containers[0], "a");
+	cr_assert_eq(s.command.filter.sides[0].pids[0], 7);
+	cr_assert_eq(s.command.filter.sides[0].texts[FILTER_COMMS].count, 0);
+	cr_assert_str_eq(s.command.filter.sides[0].texts[FILTER_CONTAINERS].at[0], "a");
+	cr_assert_str_eq(s.command.filter.sides[FILTER_SIDE_EXCEPT].texts[FILTER_USERS].at[0], "a");
 	spec_move(&moved, &s);
 	cr_assert(spec_is_set(&moved) && !spec_is_set(&s));
 	spec_done(&moved);

@@ -21,6 +21,7 @@ static const char *name_of(struct service_facts f)
 	f.comm = f.comm ? f.comm : "";
 	f.exe = f.exe ? f.exe : "";
 	f.cgroup = f.cgroup ? f.cgroup : "";
+	f.workload = f.workload ? f.workload : "";
 	(void)service_name(&f, name);
 	return name;
 }
@@ -43,12 +44,15 @@ Test(service, the_first_source_that_applies_names_it)
 		.rule_count = 1,
 		.comm = "nginx: worker",
 		.exe = "nginx",
-		.cgroup = "/system.slice/front.service"};
+		.cgroup = "/system.slice/front.service",
+		.workload = "shop"};
 
 	cr_assert_str_eq(name_of(f), "all");
 	f.fixed = "";
 	cr_assert_str_eq(name_of(f), "web");
 	f.rule_count = 0;
+	cr_assert_str_eq(name_of(f), "shop");
+	f.workload = "";
 	cr_assert_str_eq(name_of(f), "front");
 	f.cgroup = "/user.slice/user-0.slice/session-4.scope";
 	cr_assert_str_eq(name_of(f), "nginx");
@@ -117,9 +121,13 @@ static void see(struct processes *p, struct collect_stack *s, uint32_t tgid, uin
 static void service_is(struct processes *p, const struct collect_stack *s, const char *service)
 {
 	struct process found;
+	const char *text = "";
 
 	cr_assert(processes_find(p, &s->key, &found));
-	cr_assert_str_eq(found.service, service);
+	for (size_t i = 0; i < found.label_count; i++)
+		if (strcmp(found.labels[i].key, "service") == 0)
+			text = found.labels[i].text;
+	cr_assert_str_eq(text, service);
 }
 
 /* A shell that forked is sampled, then becomes the program: the sample is the shell's. */
@@ -138,6 +146,7 @@ Test(processes, an_executable_counts_only_while_the_process_has_the_name_it_was_
 	cr_assert_eq(processes_new(&o, &p), 0);
 	see(p, &now, (uint32_t)getpid(), 1, comm, 1);
 	see(p, &before, (uint32_t)getpid(), 2, "a-shell", 1);
+	processes_settle(p);
 	service_is(p, &now, strrchr(exe, '/') + 1);
 	service_is(p, &before, "a-shell");
 	processes_free(p);
@@ -200,6 +209,7 @@ Test(processes, only_small_services_of_newborn_processes_are_pooled)
 	see(p, &s[1], gone + 1, START_NS + 1, "cc1", WINDOW_NS / 50);
 	see(p, &s[2], gone + 2, START_NS - 1, "old", 1);
 	see(p, &s[3], gone + 3, START_NS + 1, "old", 1);
+	processes_settle(p);
 	service_is(p, &s[0], "sed");
 	processes_pool(p, s, 4, START_NS, WINDOW_NS);
 	service_is(p, &s[0], "other");
@@ -217,6 +227,7 @@ Test(processes, several_tools_together_may_be_a_service_of_their_own)
 	cr_assert_eq(processes_new(&(struct processes_options){.service = "", .max = 16}, &p), 0);
 	see(p, &s[0], 0x7fffff00, START_NS + 1, "cc1", WINDOW_NS / 150);
 	see(p, &s[1], 0x7fffff01, START_NS + 1, "cc1", WINDOW_NS / 150);
+	processes_settle(p);
 	processes_pool(p, s, 2, START_NS, WINDOW_NS);
 	service_is(p, &s[0], "cc1");
 	processes_free(p);
@@ -230,6 +241,7 @@ Test(processes, what_was_named_on_purpose_is_never_pooled)
 	cr_assert_eq(
 		processes_new(&(struct processes_options){.service = "all", .max = 16}, &p), 0);
 	see(p, &s, 0x7fffff00, START_NS + 1, "sed", 1);
+	processes_settle(p);
 	processes_pool(p, &s, 1, START_NS, WINDOW_NS);
 	service_is(p, &s, "all");
 	processes_free(p);
@@ -244,6 +256,7 @@ Test(processes, above_the_limit_a_process_is_not_known)
 	cr_assert_eq(processes_new(&(struct processes_options){.service = "", .max = 1}, &p), 0);
 	see(p, &s[0], 0x7fffff00, 1, "a", 1);
 	see(p, &s[1], 0x7fffff01, 1, "b", 1);
+	processes_settle(p);
 	service_is(p, &s[0], "a");
 	cr_assert_not(processes_find(p, &s[1].key, &found));
 	processes_free(p);
