@@ -192,6 +192,7 @@ Test(processes, a15_an_executable_without_a_file_is_known_by_the_processs_name, 
 	(void)fclose(f);
 	cr_assert_eq(processes_new(&o, &p), 0);
 	see(p, &s, (uint32_t)pid, 1, comm, 1);
+	processes_settle(p);
 	service_is(p, &s, comm);
 	processes_free(p);
 	(void)kill(pid, SIGKILL);
