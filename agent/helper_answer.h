@@ -49,6 +49,8 @@ enum helper_file_flags {
 	HELPER_FILE_HAS_DWARF = 1,
 	HELPER_FILE_DEBUG_UNREADABLE = 2, /* there is DWARF, compressed in a way we cannot read */
 	HELPER_FILE_IS_GO = 4,
+	HELPER_FILE_GO_UNREADABLE =
+		8, /* a Go program whose table is of no known version, or nonsense */
 };
 
 enum helper_flags {

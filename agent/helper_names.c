@@ -1,12 +1,14 @@
 /*
- * The role "names" of the helper process: file offsets to functions, by ELF symbols. It keeps the
- * tables of the files it was asked about last, since the next window asks about the same ones.
+ * The role "names" of the helper process: file offsets to functions, by Go's table where there is one, else by
+ * ELF symbols. It keeps the tables of the files it was asked about last, since the next window asks about the same
+ * ones.
  */
 #include <errno.h>
 
 #include "agent/demangle.h"
 #include "agent/elf_identity.h"
 #include "agent/elf_symbols.h"
+#include "agent/go_pclntab.h"
 #include "agent/helper_serve.h"
 #include "base/def.h"
 
@@ -21,6 +23,7 @@ struct helper_names_file {
 	uint64_t used; /* tick of the last use */
 	struct elf_symbols *symbols;
 	struct elf_symbols *debug; /* of a separate debug file; NULL: none, or it has no symbols */
+	struct go_pclntab *go;     /* reads the descriptor of symbols; NULL: no Go */
 	uint32_t flags;            /* enum helper_file_flags */
 	bool had_debug;            /* a descriptor for debug came when it was opened */
 };
@@ -50,6 +53,7 @@ int helper_names_new(int socket, struct helper_names_server **ret)
 
 static void helper_names_close(struct helper_names_file *f)
 {
+	go_pclntab_free(f->go);
 	elf_symbols_free(f->symbols);
 	elf_symbols_free(f->debug);
 	*f = (struct helper_names_file){0};
@@ -75,7 +79,8 @@ void helper_names_free(struct helper_names_server *s)
 
 static size_t helper_names_memory(const struct helper_names_file *f)
 {
-	return elf_symbols_memory(f->symbols) + (f->debug ? elf_symbols_memory(f->debug) : 0);
+	return elf_symbols_memory(f->symbols) + (f->debug ? elf_symbols_memory(f->debug) : 0) +
+	       (f->go ? go_pclntab_memory(f->go) : 0);
 }
 
 /* Makes room for one more: the least recently used ones go. */
@@ -111,9 +116,15 @@ static uint32_t helper_names_flags(int fd)
 }
 
 /* What else there is to know of the file; a debug file that cannot be read costs its names only. */
-static void helper_names_open_more(struct helper_names_file *f, struct helper_fds *fds)
+static void helper_names_open_more(struct helper_names_file *f, int fd, struct helper_fds *fds)
 {
 	const char *why = NULL;
+	int r = go_pclntab_open(fd, &why, &f->go);
+
+	if (r == 0)
+		f->flags |= HELPER_FILE_IS_GO;
+	else if (r != -ENODATA)
+		f->flags |= HELPER_FILE_GO_UNREADABLE;
 
 	f->had_debug = fds->debug >= 0;
 	if (f->had_debug && elf_symbols_open(fds->debug, &why, &f->debug) == 0)
@@ -148,8 +159,7 @@ static int helper_names_open(struct helper_names_server *s, const struct helper_
 
 	if (r < 0)
 		return r;
-	fds->file = -1;
-	helper_names_open_more(&f, fds);
+	helper_names_open_more(&f, steal_fd(&fds->file), fds);
 	f.used = ++s->uses;
 	s->files[s->count] = f;
 	*ret = &s->files[s->count++];
@@ -173,10 +183,12 @@ static bool helper_names_symbol(
 	return names_add(&s->names, buf_str(&s->name), s->name.size, NULL, 0, 0, 0) == 0;
 }
 
-/* The debug file's table is the longer one, with the function's own name. */
+/* Go's table knows what is Go's; the debug file's is longer than the file's, with the function's own name. */
 static void helper_names_find(
 	struct helper_names_server *s, const struct helper_names_file *f, uint64_t vaddr)
 {
+	if (f->go && go_pclntab_find(f->go, vaddr, &s->names) == 0)
+		return;
 	names_reset(&s->names);
 	if (f->debug && helper_names_symbol(s, f->debug, vaddr))
 		return;

@@ -133,6 +133,9 @@ int summary_facts(const struct summary *s, struct profile *p)
 		r |= profile_set_factf(p, key, "%llu", (unsigned long long)t->losses[i].samples);
 	}
 	r |= profile_set_fact(p, "unwind", t->has_tables ? "cfi" : "fp");
+	if (s->symbols.go_unreadable)
+		r |= profile_set_factf(
+			p, "go_unreadable", "%llu", (unsigned long long)s->symbols.go_unreadable);
 	if (s->symbols.debug_unreadable)
 		r |= profile_set_factf(p, "debug_unreadable", "%llu",
 			(unsigned long long)s->symbols.debug_unreadable);
@@ -248,6 +251,7 @@ static cJSON *json_symbols(const struct summary *s)
 	put(o, "lines_requests", y->lines_requests);
 	put(o, "lines_failed", y->lines_failed);
 	put(o, "debug_unreadable", y->debug_unreadable);
+	put(o, "go_unreadable", y->go_unreadable);
 	put(o, "helper_restarts", y->helper_restarts);
 	put(o, "lines_restarts", y->lines_restarts);
 	put(o, "processes_gone", y->processes_gone);
@@ -498,6 +502,9 @@ int summary_text(const struct summary *s, struct buf *out)
 	if (y->files_failed)
 		(void)buf_printf(
 			out, "; %llu could not be read", (unsigned long long)y->files_failed);
+	if (y->go_unreadable)
+		(void)buf_printf(out, "; Go's table of %llu is of no known version",
+			(unsigned long long)y->go_unreadable);
 	if (y->debug_unreadable)
 		(void)buf_printf(out, "; debug information of %llu is unreadable",
 			(unsigned long long)y->debug_unreadable);

@@ -51,6 +51,7 @@ struct symbolizer_stats {
 	uint64_t requests, lines_requests; /* to the helpers */
 	uint64_t lines_failed;             /* files whose DWARF gave nothing */
 	uint64_t debug_unreadable;         /* of these, in a form that cannot be read */
+	uint64_t go_unreadable; /* requests about Go programs whose table we do not know */
 	uint64_t lines_restarts;
 	bool kernel_hidden; /* /proc/kallsyms shows no addresses (kptr_restrict): "[kernel]" */
 };

@@ -139,6 +139,8 @@ static void symbolize_ask_batch(struct symbolize_ask *ask, size_t count)
 	int r = helper_ask(ask->s->helper, &ask->handed, HELPER_WANT_LINES, ask->offsets, count,
 		symbolize_ask_take, ask, reason, &flags);
 
+	if (flags & HELPER_FILE_GO_UNREADABLE)
+		ask->s->stats.go_unreadable++;
 	if (r == 0 && ask->line_count > 0 && (flags & HELPER_FILE_HAS_DWARF) &&
 		f->no_lines_id != f->id)
 		symbolize_ask_lines(ask);
