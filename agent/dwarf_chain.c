@@ -8,7 +8,6 @@
 #include <dwarf.h>
 #include <errno.h>
 
-#include "agent/demangle.h"
 #include "agent/dwarf_internal.h"
 #include "base/def.h"
 
@@ -76,28 +75,6 @@ static int dwarf_walk_down(struct dwarf_walk *w)
 	}
 }
 
-static const char *dwarf_text(Dwarf_Die *die, unsigned int attribute)
-{
-	Dwarf_Attribute a;
-
-	return dwarf_formstring(dwarf_attr_integrate(die, attribute, &a));
-}
-
-/* d->name is overwritten. "": it has none. */
-static const char *dwarf_function_name(struct dwarf_names *d, Dwarf_Die *die)
-{
-	const char *name = dwarf_text(die, DW_AT_linkage_name);
-
-	if (!name)
-		name = dwarf_text(die, DW_AT_MIPS_linkage_name);
-	buf_reset(&d->name);
-	if (name && demangle(name, &d->name) == 0)
-		return buf_str(&d->name);
-	if (!name)
-		name = dwarf_text(die, DW_AT_name);
-	return name ? name : "";
-}
-
 static uint32_t dwarf_number(Dwarf_Die *die, unsigned int attribute, bool integrate)
 {
 	Dwarf_Attribute a;
@@ -145,7 +122,7 @@ static struct dwarf_place dwarf_place_of_call(Dwarf_Die *unit, Dwarf_Die *inline
 static int dwarf_chain_add(
 	struct dwarf_names *d, Dwarf_Die *die, const struct dwarf_place *place, struct names *ret)
 {
-	const char *name = dwarf_function_name(d, die);
+	const char *name = dwarf_scope_name(d, die);
 	const char *file = place ? place->file : dwarf_decl_file(die);
 
 	return names_add(ret, name, strlen(name), file, file ? strlen(file) : 0,
@@ -155,7 +132,7 @@ static int dwarf_chain_add(
 int dwarf_chain_read(struct dwarf_names *d, Dwarf_Die *unit, Dwarf_Die *function, uint64_t vaddr,
 	bool with_lines, struct names *ret)
 {
-	struct dwarf_walk w = {.vaddr = vaddr, .clock = dwarf_clock_start(DWARF_UNIT_MS)};
+	struct dwarf_walk w = {.vaddr = vaddr, .clock = dwarf_clock_start(d->unit_ms)};
 	struct dwarf_place place = {0};
 	int r = 0;
 

@@ -2,7 +2,8 @@
  * What the parts of dwarf_names share:
  *	dwarf_names.c	opening, limits, the API
  *	dwarf_units.c	which unit and which of its functions an address is in
- *	dwarf_chain.c	the functions inlined there, their names and lines
+ *	dwarf_chain.c	the functions inlined there, and their lines
+ *	dwarf_scope.c	what a function is called
  */
 #ifndef AGENT_DWARF_INTERNAL_H
 #define AGENT_DWARF_INTERNAL_H
@@ -10,6 +11,8 @@
 #include <elfutils/libdw.h>
 
 #include "agent/dwarf_names.h"
+#include "base/arena.h"
+#include "base/map.h"
 
 enum dwarf_unit_state { DWARF_UNIT_NEW, DWARF_UNIT_READ, DWARF_UNIT_GIVEN_UP };
 
@@ -35,7 +38,9 @@ struct dwarf_range {
 struct dwarf_names {
 	int fd, alt_fd;
 	Elf *elf, *alt_elf;
-	Dwarf *dwarf, *alt;   /* NULL: dropped, dwarf_names.c reads them again */
+	Dwarf *dwarf, *alt; /* NULL: dropped, dwarf_names.c reads them again */
+	uint64_t unit_ms;
+	size_t handle_memory_max;
 	size_t memory_before; /* of this process, when they were read */
 
 	struct dwarf_unit *units;
@@ -45,7 +50,9 @@ struct dwarf_names {
 	size_t range_count;
 	size_t range_allocated;
 	size_t function_count; /* of all units */
-	struct buf name;
+	struct map *name_map;  /* struct dwarf_name_key -> text in name_arena */
+	struct arena *name_arena;
+	struct buf name; /* being made */
 };
 
 /* A deadline that costs little to look at often. */
@@ -69,5 +76,9 @@ int dwarf_units_function(struct dwarf_names *d, struct dwarf_unit *u, uint64_t v
 /* As dwarf_names_find(); function NULL: only the line is known. */
 int dwarf_chain_read(struct dwarf_names *d, Dwarf_Die *unit, Dwarf_Die *function, uint64_t vaddr,
 	bool with_lines, struct names *ret);
+
+/* --- dwarf_scope.c --- */
+/* "": it has none. Valid until the next call. */
+const char *dwarf_scope_name(struct dwarf_names *d, Dwarf_Die *function);
 
 #endif

@@ -68,6 +68,8 @@ void dwarf_names_free(struct dwarf_names *d)
 		return;
 	dwarf_close(d);
 	dwarf_units_done(d);
+	map_free(d->name_map);
+	arena_free(d->name_arena);
 	buf_done(&d->name);
 	closep(&d->fd);
 	closep(&d->alt_fd);
@@ -188,6 +190,8 @@ int dwarf_names_open(int fd, int alt_fd, const char **why, struct dwarf_names **
 	buf_init(&d->name, (size_t)2 * NAMES_NAME_MAX);
 	d->fd = fd;
 	d->alt_fd = alt_fd;
+	d->unit_ms = DWARF_UNIT_MS;
+	d->handle_memory_max = DWARF_HANDLE_MEMORY_MAX;
 	int r = dwarf_open(d, why);
 
 	if (r >= 0)
@@ -206,13 +210,23 @@ static int dwarf_shrink(struct dwarf_names *d)
 {
 	const char *why = NULL;
 
-	if (d->dwarf && dwarf_handle_memory(d) <= DWARF_HANDLE_MEMORY_MAX)
+	if (d->dwarf && dwarf_handle_memory(d) < d->handle_memory_max)
 		return 0;
 	dwarf_close(d);
 	(void)malloc_trim(0); /* says whether it gave something back */
 	int r = dwarf_open(d, &why);
 
 	return r < 0 ? r : 0;
+}
+
+void dwarf_names_hurry(struct dwarf_names *d, uint64_t unit_ms)
+{
+	d->unit_ms = unit_ms;
+}
+
+void dwarf_names_shrink_always(struct dwarf_names *d)
+{
+	d->handle_memory_max = 0;
 }
 
 int dwarf_names_find(struct dwarf_names *d, uint64_t vaddr, bool with_lines, struct names *ret)

@@ -57,6 +57,10 @@ void dwarf_names_freep(struct dwarf_names **d);
  */
 int dwarf_names_find(struct dwarf_names *d, uint64_t vaddr, bool with_lines, struct names *ret);
 
+/* For tests: another DWARF_UNIT_MS; a libdw that is dropped before each lookup. */
+void dwarf_names_hurry(struct dwarf_names *d, uint64_t unit_ms);
+void dwarf_names_shrink_always(struct dwarf_names *d);
+
 /* Bytes held, libdw's included. */
 size_t dwarf_names_memory(const struct dwarf_names *d);
 

@@ -235,7 +235,7 @@ static void dwarf_forget_functions(struct dwarf_names *d)
 
 static int dwarf_read_functions(struct dwarf_names *d, struct dwarf_unit *u)
 {
-	struct dwarf_scan s = {.d = d, .unit = u, .clock = dwarf_clock_start(DWARF_UNIT_MS)};
+	struct dwarf_scan s = {.d = d, .unit = u, .clock = dwarf_clock_start(d->unit_ms)};
 	Dwarf_Die die;
 
 	if (d->function_count >= DWARF_FUNCTIONS_MAX)
