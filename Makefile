@@ -77,7 +77,8 @@ UNIT_LAYERS := $(foreach l,base prof agent backend lab,$(if $(wildcard tests/uni
 
 PROGRAMS := $(if $(CROSS),,$(B)/flamelab) $(B)/flame-agent $(B)/flame-backend $(B)/flame-backend-faulty $(B)/flame-agent-faulty $(B)/lab-init
 WORKLOADS := $(patsubst workloads/cpp/%.cpp,$(B)/workloads/%,$(wildcard workloads/cpp/*.cpp)) \
-	     $(addprefix $(B)/workloads/,chain_nofp chain_stripped chain_static_pie tail_noreturn_nofp)
+	     $(addprefix $(B)/workloads/,chain_nofp chain_stripped chain_static_pie tail_noreturn_nofp \
+	     inline_three_debug inline_three_stripped)
 
 # Go's names are apart from the C++ programs'. Without Go they are not built here, and installed for the lab.
 GO_NAMES := cpu_split lock_convoy io_fsync cache_miss ping_pong cgo_split
@@ -203,6 +204,20 @@ $(B)/workloads/late/late_work.so: workloads/cpp/late/late_work.cpp workloads/cpp
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(WORKLOAD_FLAGS) $(NO_FRAMES) -Iworkloads/cpp -shared -fPIC $< -o $@
 $(addprefix $(B)/workloads/chain_,nofp stripped static_pie): workloads/cpp/chain.cpp $(DEPS_BUILD)
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(build_workload)
+# What distributions ship: no symbols in the program, all of them in a file of their own, found by build ID.
+INLINE_ID := f1a9e1ab00000000000000000000000000000003
+$(B)/workloads/inline_three_debug: workloads/cpp/inline_three.cpp $(DEPS_BUILD)
+	@mkdir -p $(B)/workloads/debug/inline_three_debug/.build-id/$(shell echo $(INLINE_ID) | cut -c1-2)
+	$(call say,CXX,$@)
+	$(Q)$(build_workload)
+	$(Q)$(CROSS)objcopy --only-keep-debug $@ $(B)/workloads/debug/inline_three_debug/.build-id/$(shell echo $(INLINE_ID) | sed 's/^../&\//').debug
+	$(Q)$(CROSS)strip $@
+$(B)/workloads/inline_three_debug: WORKLOAD_EXTRA := $(NO_FRAMES) -O3 -Wl,--build-id=0x$(INLINE_ID)
+$(B)/workloads/inline_three_stripped: WORKLOAD_EXTRA := $(NO_FRAMES) -O3 -s
+$(B)/workloads/inline_three_stripped: workloads/cpp/inline_three.cpp $(DEPS_BUILD)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(build_workload)

@@ -24,8 +24,10 @@ def schema_error(t):
         return f"checksum {t['checksum']}"
     numbers = [t["pid"], t["seed"], t["wall_ns"], t["cpu_ns"], *t["wait_ns"].values()]
     for f in t["functions"]:
-        if set(f) != {"name", "callers", "cpu_ns", "wall_ns", "count", "wait_ns"}:
+        if set(f) - {"inlined"} != {"name", "callers", "cpu_ns", "wall_ns", "count", "wait_ns"}:
             return f"function {f}"
+        if not set(f.get("inlined", [])) < set(f["callers"]):
+            return f"inlined callers {f}"
         numbers += [f["cpu_ns"], f["wall_ns"], f["count"], *f["wait_ns"].values()]
     for x in t["threads"]:
         if set(x) != {"tid", "name", "cpu_ns", "run_delay_ns", "slices"}:

@@ -2,7 +2,7 @@
  *
  *   main -> inline_host (holds inline_outer, inline_middle, inline_inner) -> inline_leaf
  *
- * The truth names the frames that exist; who unfolds inlined calls finds the three between
+ * The truth names all of them, and says which three have no frame: who unfolds inlined calls finds them between
  * inline_leaf and inline_host, innermost first. */
 #include "args.hpp"
 #include "burn.hpp"
@@ -47,7 +47,9 @@ int main(int argc, char **argv)
 	};
 	args::parse(program_invocation_short_name, argc, argv, options);
 	truth::record r = {program_invocation_short_name, argc, argv};
-	truth::function leaf = {"inline_leaf", {"inline_host", "main"}};
+	truth::function leaf = {"inline_leaf",
+		{"inline_inner", "inline_middle", "inline_outer", "inline_host", "main"}};
+	leaf.inlined = {"inline_inner", "inline_middle", "inline_outer"};
 	r.seed = seed;
 	r.begin();
 	truth::meter m;

@@ -15,6 +15,7 @@
 static uint64_t chunks = 300, chunk = 400000, handler_chunk = 200000, interval_us = 20000, seed = 1;
 static const char *truth_path;
 static uint64_t handler_x = 1;
+static volatile sig_atomic_t interruptible;
 static truth::function in_handler = {
 	"handler_work", {"on_signal", "interrupted_work", "interrupted_caller", "main"}};
 
@@ -23,6 +24,8 @@ BURN_DEFINE(handler_work)
 
 BURN_FUNCTION void on_signal(int)
 {
+	if (!interruptible)
+		return;
 	truth::meter m;
 	handler_x = handler_work(handler_x, handler_chunk);
 	m.stop(in_handler);
@@ -36,10 +39,12 @@ BURN_FUNCTION uint64_t interrupted_caller(uint64_t x, truth::function &f)
 	sigaddset(&prof, SIGPROF);
 	for (uint64_t i = 0; i < chunks; i++) {
 		truth::meter m;
-		/* One that came meanwhile would be taken in pthread_sigmask. */
+		/* One that came meanwhile would be taken in pthread_sigmask, and one that comes there is. */
 		(void)sigtimedwait(&prof, nullptr, &none);          /* mostly there is none */
 		(void)pthread_sigmask(SIG_UNBLOCK, &prof, nullptr); /* cannot fail with this how */
+		interruptible = 1;
 		x = interrupted_work(x, chunk);
+		interruptible = 0;
 		(void)pthread_sigmask(SIG_BLOCK, &prof, nullptr);
 		m.stop(f);
 	}

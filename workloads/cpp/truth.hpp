@@ -68,6 +68,7 @@ struct function {
 	std::vector<const char *> callers;
 	std::vector<wait> waits = {};
 	uint64_t cpu_ns = 0, wall_ns = 0, count = 0;
+	std::vector<const char *> inlined = {}; /* those of the callers that have no frame */
 
 	void add(const function &other)
 	{
@@ -132,14 +133,9 @@ inline void schedstat_read(const char *path, thread &t)
 
 inline thread thread_account_read()
 {
-	char comm[64];
-	int fd = open("/proc/thread-self/comm", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, comm, sizeof comm - 1);
-	if (n <= 0)
-		fail("/proc/thread-self/comm");
-	close(fd);
-	comm[n] = 0;
-	comm[strcspn(comm, "\n")] = 0;
+	char comm[16];
+	if ((errno = pthread_getname_np(pthread_self(), comm, sizeof comm)))
+		fail("pthread_getname_np");
 	/* schedstat shows the run time as of the last tick; reading the thread CPU clock brings it
 	 * up to date (kernel/sched/core.c, task_sched_runtime). */
 	(void)clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -213,21 +209,25 @@ inline void print_string(std::string &out, const char *s)
 inline void print_waits(std::string &out, const std::vector<wait> &waits)
 {
 	out += "\"wait_ns\": {";
-	const char *sep = "";
-	for (const wait &w : waits) {
-		print(out, "%s\"%s\": %llu", sep, w.reason, (unsigned long long)w.ns);
-		sep = ", ";
-	}
+	for (size_t i = 0; i < waits.size(); i++)
+		print(out, "%s\"%s\": %llu", i ? ", " : "", waits[i].reason,
+			(unsigned long long)waits[i].ns);
 	out += "}";
+}
+
+inline void print_names(std::string &out, const std::vector<const char *> &names)
+{
+	for (size_t i = 0; i < names.size(); i++)
+		print(out, "%s\"%s\"", i ? ", " : "", names[i]);
 }
 
 inline void print_function(std::string &out, const function &f)
 {
 	print(out, "    {\"name\": \"%s\", \"callers\": [", f.name);
-	const char *sep = "";
-	for (const char *c : f.callers) {
-		print(out, "%s\"%s\"", sep, c);
-		sep = ", ";
+	print_names(out, f.callers);
+	if (!f.inlined.empty()) {
+		out += "], \"inlined\": [";
+		print_names(out, f.inlined);
 	}
 	print(out, "], \"cpu_ns\": %llu, \"wall_ns\": %llu, \"count\": %llu, ",
 		(unsigned long long)f.cpu_ns, (unsigned long long)f.wall_ns,
@@ -279,8 +279,8 @@ inline void finish(record &r, const char *path)
 		FILE *f = fopen(temporary.c_str(), "we");
 		if (!f)
 			fail(temporary.c_str());
-		bool bad = fwrite(text.data(), 1, text.size(), f) != text.size();
-		bad |= fclose(f) != 0;
+		bool bad =
+			(fwrite(text.data(), 1, text.size(), f) != text.size()) | (fclose(f) != 0);
 		if (bad || rename(temporary.c_str(), path)) {
 			int e = errno;
 			(void)unlink(temporary.c_str()); /* the first error is the one to tell */
