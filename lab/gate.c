@@ -43,6 +43,7 @@ static const struct {
 	[GATE_MEMORY_CROWD] = {"memory_crowd",
 		"the agent needs more than 60 MB for many processes"},
 	[GATE_MEMORY_FLAT] = {"memory_flat", "memory grows with files and processes that are gone"},
+	[GATE_NAMES] = {"names", "names are missing, wrong, or inlined calls out of order"},
 	[GATE_OVERHEAD_REAL] = {"overhead_real", "the agent costs too much on real hardware"},
 };
 

@@ -40,6 +40,7 @@ enum gate_kind {
 	GATE_POWER_CUT,       /* what was acknowledged survives the power, wherever it goes */
 	GATE_VERIFIER,        /* instructions that the kernel's verifier went through */
 	GATE_MEMORY_CROWD,    /* memory while hundreds of processes run and are sampled */
+	GATE_NAMES,           /* inlined callers in order, no stranger, next to nothing unnamed */
 	GATE_MEMORY_FLAT,     /* no slope while programs and libraries come and go */
 	GATE_KIND_COUNT
 };

@@ -47,7 +47,10 @@ static void judge_one(struct gate *g, const struct scenario *s, const struct evi
 		judge_path(g, s, e, n);
 		break;
 	case GATE_CHAIN:
-		judge_chain(g, e, n);
+		judge_chain(g, s, e, n);
+		break;
+	case GATE_NAMES:
+		judge_names(g, s, e, n);
 		break;
 	case GATE_FORBIDDEN:
 		judge_forbidden(g, s, e, n);

@@ -14,6 +14,7 @@
 #include "lab/evidence.h"
 #include "lab/gate.h"
 #include "lab/scenario.h"
+#include "lab/stacks.h"
 
 #define JUDGE_Z           4.0
 #define JUDGE_SYSTEMATIC  0.0015 /* share */
@@ -21,6 +22,7 @@
 #define JUDGE_PATH_MAX    0.01 /* share of a function's stacks that prologues may cut */
 #define JUDGE_SYMBOLS_MAX 0.001
 #define JUDGE_CHAIN_MAX   0.005 /* share of stacks that may be less than whole */
+#define JUDGE_UNNAMED_MAX 0.005 /* share of frames that may have no name */
 #define JUDGE_LEDGER_PART 0.001
 #define JUDGE_LEDGER_NS   50000.0 /* between reading schedstat and the last switch-out */
 #define JUDGE_EXIT_NS \
@@ -57,7 +59,23 @@ void judge_share_pooled(
 	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
 void judge_path(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
 /* judge_chain.c: callers in order up to the thread's first function, none cut, no strangers */
-void judge_chain(struct gate *g, const struct evidence *e, size_t count);
+void judge_chain(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+/* A function that the program may have: the truth's, the scenario's foreign ones, a library's code in it. */
+bool judge_is_known(const struct scenario *s, const struct truth *t, const char *name);
+/* A file that does not have the names of all of its functions, as the scenario says. */
+bool judge_is_stripped(const struct scenario *s, const char *module);
+/* The callers of truth, side by side, inlined ones not necessarily. */
+struct stacks_chain judge_truth_chain(const struct truth_function *f);
+/* Truth's CPU of a function is so much that it cannot be in no sample by chance. */
+bool judge_expects_samples(const struct evidence *e, const struct stacks *st, const char *name);
+/* judge_names.c: inlined callers in order, no stranger anywhere, next to nothing without a name */
+void judge_names(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
+/*
+ * Opens the profile of the workload's process, or of all its programs if the scenario's workload is a family; or says
+ * why the gate is unmeasured. s may be NULL.
+ */
+bool judge_open(
+	struct gate *g, const struct scenario *s, const struct evidence *e, struct stacks *ret);
 void judge_forbidden(
 	struct gate *g, const struct scenario *s, const struct evidence *e, size_t count);
 void judge_symbols(struct gate *g, const struct evidence *e, size_t count);

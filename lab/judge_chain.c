@@ -24,8 +24,19 @@ static bool chain_is_entry(const struct truth *t, const char *name)
 	return false;
 }
 
-static bool chain_is_known(const struct truth *t, const char *name)
+/* A C++ function of that namespace; an instance of a template has its return type before its name. */
+static bool chain_is_in(const char *name, const char *space)
 {
+	const char *at = strstr(name, space);
+
+	return at && (size_t)(at - name) <= strcspn(name, "(<") && (at == name || at[-1] == ' ');
+}
+
+bool judge_is_known(const struct scenario *s, const struct truth *t, const char *name)
+{
+	for (size_t i = 0; i < s->foreign.count; i++)
+		if (str_has_prefix(name, s->foreign.item[i]))
+			return true;
 	for (size_t i = 0; i < t->function_count; i++) {
 		const struct truth_function *f = &t->functions[i];
 
@@ -36,20 +47,16 @@ static bool chain_is_known(const struct truth *t, const char *name)
 				return true;
 	}
 	/* What every workload has: the truth's own code, and what was linked in from libraries. */
-	return str_has_prefix(name, "truth::") || str_has_prefix(name, "args::") ||
-	       str_has_prefix(name, "std::") || name[0] == '_';
+	return name[0] == '_' || chain_is_in(name, "truth::") || chain_is_in(name, "args::") ||
+	       chain_is_in(name, "std::");
 }
 
-/* The callers, direct one first, above frame `at`, others in between allowed. */
-static bool chain_follows(const struct stacks *st, const struct sample *s, uint32_t at,
-	const struct truth_function *f)
+struct stacks_chain judge_truth_chain(const struct truth_function *f)
 {
-	size_t k = 0;
-
-	for (uint32_t i = at + 1; i < s->frame_count && k < f->caller_count; i++)
-		if (stacks_name_is(stacks_frame_name(st, s, i), f->callers[k]))
-			k++;
-	return k == f->caller_count;
+	return (struct stacks_chain){.name = f->name,
+		.callers = f->callers,
+		.caller_count = f->caller_count,
+		.inlined = f->inlined};
 }
 
 /* A sample of function name, whose first occurrence counts, that lacks every chain of the truth. */
@@ -61,10 +68,13 @@ static bool chain_is_broken(const struct truth *t, const struct stacks *st, cons
 	*ret_has_it = at < s->frame_count;
 	if (!*ret_has_it)
 		return false;
-	for (size_t i = 0; i < t->function_count; i++)
-		if (strcmp(t->functions[i].name, name) == 0 &&
-			chain_follows(st, s, at, &t->functions[i]))
+	for (size_t i = 0; i < t->function_count; i++) {
+		struct stacks_chain c = judge_truth_chain(&t->functions[i]);
+
+		c.between = STACKS_ANYTHING;
+		if (strcmp(c.name, name) == 0 && stacks_chain_at(st, s, at, &c))
 			return false;
+	}
 	return true;
 }
 
@@ -77,20 +87,16 @@ static bool chain_is_cut(const struct stacks *st, const struct sample *s)
 }
 
 /* A frame of the program, between the leaf and the entry, that the truth does not know. */
-static bool chain_has_stranger(const struct truth *t, const struct stacks *st,
-	const struct sample *s, const char **ret_name)
+static bool chain_has_stranger(const struct scenario *sc, const struct truth *t,
+	const struct stacks *st, const struct sample *s, const char **ret_name)
 {
-	const struct profile *p = st->profile;
-
 	for (uint32_t i = 0; i < s->frame_count; i++) {
-		const struct frame *f = profile_frame_at(p, s->frames[i]);
-		const char *path = f && f->kind != FRAME_KERNEL ? profile_text(p, f->module) : "";
-		const char *slash = strrchr(path, '/');
 		const char *name = stacks_frame_name(st, s, i);
 
 		if (chain_is_entry(t, name))
 			return false;
-		if (strcmp(slash ? slash + 1 : path, t->workload) != 0 || chain_is_known(t, name))
+		if (strcmp(stacks_frame_module(st, s, i), t->workload) != 0 ||
+			judge_is_known(sc, t, name))
 			continue;
 		*ret_name = name;
 		return true;
@@ -100,12 +106,11 @@ static bool chain_has_stranger(const struct truth *t, const struct stacks *st,
 
 struct chain_sums {
 	double all, cut, strange, with, broken;
-	double samples; /* 0: the profile does not count them */
 	const char *stranger;
 };
 
-static void chain_sum(
-	const struct stacks *st, const struct truth *t, const char *name, struct chain_sums *ret)
+static void chain_sum(const struct scenario *sc, const struct stacks *st, const struct truth *t,
+	const char *name, struct chain_sums *ret)
 {
 	const struct profile *p = st->profile;
 	struct sample s;
@@ -119,11 +124,9 @@ static void chain_sum(
 		if (!stacks_is_ours(st, &s))
 			continue;
 		ret->all += w;
-		if (st->has_count)
-			ret->samples += (double)s.values[st->count_type];
 		if (chain_is_cut(st, &s))
 			ret->cut += w;
-		if (chain_has_stranger(t, st, &s, &stranger)) {
+		if (chain_has_stranger(sc, t, st, &s, &stranger)) {
 			ret->strange += w;
 			ret->stranger = stranger;
 		}
@@ -146,14 +149,21 @@ static double chain_cpu_ns(const struct truth *t, const char *name)
 	return sum;
 }
 
-static void chain_judge_function(
-	struct gate *g, const struct stacks *st, const struct evidence *e, const char *name)
+/* With 16 samples expected, none at all is 1 in 9 million; with fewer it is chance. */
+bool judge_expects_samples(const struct evidence *e, const struct stacks *st, const char *name)
+{
+	struct stacks_sum all = stacks_total(st, 0);
+
+	return chain_cpu_ns(&e->truth, name) * all.count >= 16 * all.weight_ns;
+}
+
+static void chain_judge_function(struct gate *g, const struct scenario *sc, const struct stacks *st,
+	const struct evidence *e, const char *name)
 {
 	struct chain_sums sums;
 
-	chain_sum(st, &e->truth, name, &sums);
-	/* With 16 samples expected, none at all is 1 in 9 million; with fewer it is chance. */
-	if (!(sums.with > 0) && chain_cpu_ns(&e->truth, name) * sums.samples < 16 * sums.all)
+	chain_sum(sc, st, &e->truth, name, &sums);
+	if (!(sums.with > 0) && !judge_expects_samples(e, st, name))
 		return;
 	gate_check_most(g, "%", 100 * JUDGE_CHAIN_MAX,
 		sums.with > 0 ? 100 * sums.broken / sums.with : 100, 0,
@@ -161,7 +171,7 @@ static void chain_judge_function(
 		sums.with > 0 ? "" : " (it is in no stack)", e->step);
 }
 
-static void chain_judge(struct gate *g, const struct evidence *e)
+static void chain_judge(struct gate *g, const struct scenario *sc, const struct evidence *e)
 {
 	const struct truth *t = &e->truth;
 	struct chain_sums sums;
@@ -171,13 +181,15 @@ static void chain_judge(struct gate *g, const struct evidence *e)
 		gate_unmeasured(g, "%s: profile has no values in nanoseconds", e->step);
 		return;
 	}
-	chain_sum(&st, t, NULL, &sums);
+	chain_sum(sc, &st, t, NULL, &sums);
 	if (!(sums.all > 0)) {
 		gate_check_most(g, "%", 0, 100, 0, "no samples of the workload, %s", e->step);
 		return;
 	}
 	gate_check_most(g, "%", 100 * JUDGE_CHAIN_MAX, 100 * sums.cut / sums.all, 0,
 		"stacks cut before the thread's first frame, %s", e->step);
+	if (judge_is_stripped(sc, t->workload))
+		return; /* nobody knows what its functions are called */
 	gate_check_most(g, "%", 100 * JUDGE_CHAIN_MAX, 100 * sums.strange / sums.all, 0,
 		"stacks with functions the truth does not know (%.40s), %s", sums.stranger,
 		e->step);
@@ -187,17 +199,17 @@ static void chain_judge(struct gate *g, const struct evidence *e)
 		while (strcmp(t->functions[first].name, t->functions[i].name) != 0)
 			first++;
 		if (first == i && t->functions[i].cpu_ns > 0)
-			chain_judge_function(g, &st, e, t->functions[i].name);
+			chain_judge_function(g, sc, &st, e, t->functions[i].name);
 	}
 }
 
-void judge_chain(struct gate *g, const struct evidence *e, size_t count)
+void judge_chain(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!e[i].has_truth || !e[i].has_profile) {
 			gate_unmeasured(g, "%s", !e[i].has_truth ? e[i].no_truth : e[i].no_profile);
 			continue;
 		}
-		chain_judge(g, &e[i]);
+		chain_judge(g, s, &e[i]);
 	}
 }

@@ -20,8 +20,8 @@ static double judge_hz(const struct evidence *e)
 	return e->is_fleet ? e->windows.frequency_hz : e->agent.frequency_real_hz;
 }
 
-/* Opens the profile of the workload's process, or says why the gate is unmeasured. */
-static bool judge_open(struct gate *g, const struct evidence *e, struct stacks *ret)
+bool judge_open(
+	struct gate *g, const struct scenario *s, const struct evidence *e, struct stacks *ret)
 {
 	if (!e->has_truth || !e->has_profile || (!e->has_agent && !e->is_fleet)) {
 		gate_unmeasured(g, "%s",
@@ -35,6 +35,8 @@ static bool judge_open(struct gate *g, const struct evidence *e, struct stacks *
 		gate_unmeasured(g, "%s: profile has no values in nanoseconds", e->step);
 		return false;
 	}
+	if (s && s->family)
+		ret->comm = e->truth.workload;
 	return true;
 }
 
@@ -60,6 +62,54 @@ static double judge_truth_cpu(const struct scenario_expect *x, const struct trut
 	return sum;
 }
 
+/*
+ * What is expected of a recording: the scenario's list, or, of a matrix, whatever the program's truth says: each
+ * function, and each of its ways if there is more than one.
+ */
+static size_t judge_wanted(const struct scenario *s, const struct evidence *e,
+	struct scenario_expect ret[TRUTH_FUNCTIONS_MAX])
+{
+	const struct truth *t = &e->truth;
+	size_t n = 0;
+
+	if (s->kind != SCENARIO_MATRIX) {
+		for (; n < s->expect_count; n++)
+			ret[n] = s->expect[n];
+		return n;
+	}
+	for (size_t i = 0; e->has_truth && i < t->function_count; i++) {
+		const struct truth_function *f = &t->functions[i];
+		size_t same = 0;
+
+		for (size_t k = 0; k < t->function_count; k++)
+			same += strcmp(t->functions[k].name, f->name) == 0;
+		if (f->cpu_ns == 0)
+			continue;
+		ret[n] = (struct scenario_expect){.name = f->name};
+		if (same > 1)
+			ret[n].caller_count = MIN(f->caller_count, SCENARIO_CALLERS_MAX);
+		for (size_t k = 0; k < ret[n].caller_count; k++)
+			ret[n].callers[k] = f->callers[k];
+		n++;
+	}
+	return n;
+}
+
+/* The expectation as a question to the stacks; which callers are inlined, only truth knows. */
+static struct stacks_chain judge_expect_chain(
+	const struct scenario *s, const struct scenario_expect *x, const struct truth *t)
+{
+	struct stacks_chain c = {.name = x->name,
+		.callers = x->callers,
+		.caller_count = x->caller_count,
+		.between = s->kind == SCENARIO_MATRIX ? STACKS_ANYTHING : STACKS_NOTHING};
+
+	for (size_t i = 0; i < t->function_count && !c.inlined; i++)
+		if (judge_expects(x, &t->functions[i]))
+			c.inlined = t->functions[i].inlined;
+	return c;
+}
+
 /* "split_heavy < path_a" */
 static void judge_name(const struct scenario_expect *x, char ret[96])
 {
@@ -73,23 +123,24 @@ struct judge_part {
 };
 
 /* Adds one step's figures for one expectation. */
-static bool judge_part_add(struct gate *g, const struct scenario_expect *x,
-	const struct evidence *e, struct judge_part *part)
+static bool judge_part_add(struct gate *g, const struct scenario *s,
+	const struct scenario_expect *x, const struct evidence *e, struct judge_part *part)
 {
-	struct stacks_chain chain = {x->name, x->callers, x->caller_count};
+	struct stacks_chain chain;
 	double cpu, hz = judge_hz(e);
 	struct stacks_sum sum;
 	struct stacks st;
 
-	if (!judge_open(g, e, &st))
+	if (!judge_open(g, s, e, &st))
 		return false;
+	chain = judge_expect_chain(s, x, &e->truth);
 	cpu = judge_truth_cpu(x, &e->truth);
 	if (cpu < 0) {
 		gate_unmeasured(g, "%s: truth does not mention %s", e->step, x->name);
 		return false;
 	}
 	part->truth_ns += cpu;
-	part->process_ns += (double)truth_process_cpu_ns(&e->truth);
+	part->process_ns += (double)(s->family ? e->truth.cpu_ns : truth_process_cpu_ns(&e->truth));
 	sum = stacks_under(&st, &chain, hz);
 	part->measured.weight_ns += sum.weight_ns;
 	part->measured.count += sum.count;
@@ -123,13 +174,24 @@ static void judge_part_check(struct gate *g, const struct scenario_expect *x,
 
 void judge_share(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		for (size_t k = 0; k < s->expect_count; k++) {
+	struct scenario_expect want[TRUTH_FUNCTIONS_MAX];
+
+	for (size_t i = 0; i < count; i++) {
+		size_t n = judge_wanted(s, &e[i], want);
+
+		/* What a stripped program's functions are called, nobody knows. */
+		if (e[i].has_truth && judge_is_stripped(s, e[i].truth.workload))
+			continue;
+		if (n == 0)
+			gate_unmeasured(
+				g, "%s", e[i].has_truth ? "truth names nothing" : e[i].no_truth);
+		for (size_t k = 0; k < n; k++) {
 			struct judge_part part = {0};
 
-			if (judge_part_add(g, &s->expect[k], &e[i], &part))
-				judge_part_check(g, &s->expect[k], &part, e[i].step);
+			if (judge_part_add(g, s, &want[k], &e[i], &part))
+				judge_part_check(g, &want[k], &part, e[i].step);
 		}
+	}
 }
 
 void judge_share_pooled(
@@ -141,7 +203,7 @@ void judge_share_pooled(
 		bool whole = true;
 
 		for (size_t i = 0; i < count && whole; i++)
-			whole = judge_part_add(g, &s->expect[k], &e[i], &part);
+			whole = judge_part_add(g, s, &s->expect[k], &e[i], &part);
 		if (!whole || count == 0)
 			continue;
 		(void)snprintf(where, sizeof(where), "%zu runs pooled", count);
@@ -169,46 +231,59 @@ static void judge_leaf(struct gate *g, const struct scenario *s, const char *nam
 		"stacks of %s with frames below it, %s", name, e->step);
 }
 
+static void judge_path_of(struct gate *g, const struct scenario *s, const char *name,
+	const struct stacks *st, const struct evidence *e)
+{
+	struct stacks_chain chains[TRUTH_FUNCTIONS_MAX];
+	struct stacks_sum astray, all;
+	double hz = judge_hz(e);
+	size_t n = 0;
+
+	for (size_t f = 0; f < e->truth.function_count; f++) {
+		if (strcmp(e->truth.functions[f].name, name) != 0)
+			continue;
+		chains[n] = judge_truth_chain(&e->truth.functions[f]);
+		chains[n].between = STACKS_FOREIGN;
+		chains[n].foreign = s->foreign.item;
+		chains[n++].foreign_count = s->foreign.count;
+	}
+	if (n == 0) {
+		gate_unmeasured(g, "%s: truth does not mention %s", e->step, name);
+		return;
+	}
+	astray = stacks_astray(st, name, chains, n, hz);
+	all = stacks_under(st, &(struct stacks_chain){.name = name}, hz);
+	if (!(all.weight_ns > 0)) {
+		if (s->kind != SCENARIO_MATRIX || judge_expects_samples(e, st, name))
+			gate_check_most(g, "%", 0, 100, 0, "%s is in no stack, %s", name, e->step);
+		return;
+	}
+	gate_check_most(g, "%", 100 * JUDGE_PATH_MAX, 100 * astray.weight_ns / all.weight_ns,
+		100 * judge_share_tolerance(JUDGE_PATH_MAX, all.count),
+		"stacks of %s without its callers, %s", name, e->step);
+	judge_leaf(g, s, name, st, &all, e);
+}
+
 void judge_path(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-		double hz = judge_hz(&e[i]);
-		struct stacks st;
+	struct scenario_expect want[TRUTH_FUNCTIONS_MAX];
 
-		if (!judge_open(g, &e[i], &st))
+	for (size_t i = 0; i < count; i++) {
+		struct stacks st;
+		size_t n;
+
+		if (!judge_open(g, s, &e[i], &st))
 			continue;
 		st.without_late = !e[i].exact;
-		for (size_t k = 0; k < s->expect_count; k++) {
-			struct stacks_chain chains[TRUTH_FUNCTIONS_MAX];
-			const char *name = s->expect[k].name;
-			struct stacks_sum astray, all;
-			size_t n = 0;
+		n = judge_wanted(s, &e[i], want);
+		for (size_t k = 0; k < n; k++) {
+			size_t first = 0;
 
 			/* One check a function, however many of its callers are expected. */
-			if (k && strcmp(s->expect[k - 1].name, name) == 0)
-				continue;
-			for (size_t f = 0; f < e[i].truth.function_count; f++)
-				if (strcmp(e[i].truth.functions[f].name, name) == 0)
-					chains[n++] = (struct stacks_chain){name,
-						e[i].truth.functions[f].callers,
-						e[i].truth.functions[f].caller_count};
-			if (n == 0) {
-				gate_unmeasured(
-					g, "%s: truth does not mention %s", e[i].step, name);
-				continue;
-			}
-			astray = stacks_astray(&st, name, chains, n, hz);
-			all = stacks_under(&st, &(struct stacks_chain){.name = name}, hz);
-			if (!(all.weight_ns > 0)) {
-				gate_check_most(g, "%", 0, 100, 0, "%s is in no stack, %s", name,
-					e[i].step);
-				continue;
-			}
-			gate_check_most(g, "%", 100 * JUDGE_PATH_MAX,
-				100 * astray.weight_ns / all.weight_ns,
-				100 * judge_share_tolerance(JUDGE_PATH_MAX, all.count),
-				"stacks of %s without its callers, %s", name, e[i].step);
-			judge_leaf(g, s, name, &st, &all, &e[i]);
+			while (strcmp(want[first].name, want[k].name) != 0)
+				first++;
+			if (first == k)
+				judge_path_of(g, s, want[k].name, &st, &e[i]);
 		}
 	}
 }
@@ -221,7 +296,7 @@ void judge_forbidden(
 		struct stacks_sum sum, total;
 		struct stacks st;
 
-		if (!judge_open(g, &e[i], &st))
+		if (!judge_open(g, s, &e[i], &st))
 			continue;
 		total = stacks_total(&st, hz);
 		if (!(total.weight_ns > 0)) {
@@ -249,7 +324,7 @@ void judge_symbols(struct gate *g, const struct evidence *e, size_t count)
 		struct stacks_sum unnamed, total;
 		struct stacks st;
 
-		if (!judge_open(g, &e[i], &st))
+		if (!judge_open(g, NULL, &e[i], &st))
 			continue;
 		unnamed = stacks_unnamed(&st, e[i].truth.workload, hz);
 		total = stacks_total(&st, hz);

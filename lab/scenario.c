@@ -95,6 +95,18 @@ static void scenario_read_beside(const struct json_at *root, struct scenario *s)
 	}
 }
 
+static void scenario_read_names(
+	const struct json_at *root, const char *name, struct scenario_names *ret)
+{
+	struct json_at at = json_field(root, name), item;
+
+	ret->count = json_array(&at, 0, SCENARIO_NAMES_MAX);
+	for (size_t i = 0; i < ret->count; i++) {
+		item = json_item(&at, i);
+		ret->item[i] = json_text(&item, "", 1, 256);
+	}
+}
+
 static void scenario_read_programs(const struct json_at *root, struct scenario *s)
 {
 	struct json_at at = json_need(root, "programs"), item;
@@ -391,8 +403,10 @@ static void scenario_check(const struct json_at *root, const struct scenario *s)
 		json_fail(&at, "a matrix scenario has programs, any other one workload");
 	at = json_field(root, "expect");
 	if ((s->need[GATE_SHARE] || s->need[GATE_SHARE_POOLED] || s->need[GATE_PATH]) &&
-		!s->expect_count)
+		!s->expect_count && s->kind != SCENARIO_MATRIX)
 		json_fail(&at, "is missing, gates share and path need it");
+	if (s->kind == SCENARIO_MATRIX && s->expect_count)
+		json_fail(&at, "a matrix expects what each program's truth says");
 	at = json_field(root, "forbid");
 	if (s->need[GATE_FORBIDDEN] && !s->forbid_count)
 		json_fail(&at, "is missing, gate forbidden needs it");
@@ -420,8 +434,8 @@ static int scenario_finish(struct scenario *s)
 {
 	static const char *const names[] = {"why", "kind", "suites", "mode", "arch", "shift",
 		"cpus", "memory_mb", "workload", "agent", "play", "runs", "boots", "repeat",
-		"kernel", "beside", "step_timeout_s", "cost_s", "expect", "forbid", "faults",
-		"programs", "gates", NULL};
+		"kernel", "beside", "family", "foreign", "stripped", "step_timeout_s", "cost_s",
+		"expect", "forbid", "faults", "programs", "gates", NULL};
 	struct json_at root = json_root(&s->doc), field;
 	int r;
 
@@ -439,6 +453,10 @@ static int scenario_finish(struct scenario *s)
 		scenario_read_workload(&field, &s->workload, &s->workload_args);
 	}
 	scenario_read_beside(&root, s);
+	field = json_field(&root, "family");
+	s->family = json_bool(&field, false);
+	scenario_read_names(&root, "foreign", &s->foreign);
+	scenario_read_names(&root, "stripped", &s->stripped);
 	field = json_need(&root, "agent");
 	scenario_read_agent(&field, s);
 	scenario_read_play(&root, s);

@@ -23,6 +23,7 @@ enum {
 	SCENARIO_FAULT_ENV_MAX = 8,
 	SCENARIO_COUNT_MAX = 128,
 	SCENARIO_PROGRAMS_MAX = 24,
+	SCENARIO_NAMES_MAX = 64,
 	SCENARIO_RUNS_MAX = 256,
 };
 
@@ -56,6 +57,11 @@ struct scenario_expect {
 struct scenario_forbid {
 	const char *frame;
 	double share_max; /* 0..1; the sampling tolerance is added */
+};
+
+struct scenario_names {
+	const char *item[SCENARIO_NAMES_MAX];
+	size_t count;
 };
 
 struct scenario_program {
@@ -92,6 +98,11 @@ struct scenario {
 	const char *workload;
 	struct scenario_args workload_args, agent_args;
 	struct scenario_args beside; /* other programs that it starts */
+	bool family;                 /* programs of the workload's name count as the workload */
+	struct scenario_names
+		foreign; /* prefixes of functions of the program that the truth need not know */
+	struct scenario_names
+		stripped; /* beginnings of files that do not have the names of all of their functions */
 	uint64_t frequency_hz;
 	uint64_t seeds[SCENARIO_SEEDS_MAX];
 	size_t seed_count;

@@ -52,12 +52,16 @@ bool stacks_is_ours(const struct stacks *s, const struct sample *sample)
 {
 	if (s->without_late && stacks_is_late(s, sample))
 		return false;
-	if (!s->pid)
+	if (!s->pid && !s->comm)
 		return true;
 	for (uint32_t i = 0; i < sample->label_count; i++) {
 		const struct label *l = &sample->labels[i];
 		uint64_t v;
 
+		if (s->comm && strcmp(profile_text(s->profile, l->key), "comm") == 0)
+			return strcmp(profile_text(s->profile, l->str), s->comm) == 0;
+		if (s->comm)
+			continue;
 		if (strcmp(profile_text(s->profile, l->key), "pid") != 0)
 			continue;
 		if (!l->str)
@@ -85,6 +89,15 @@ const char *stacks_frame_name(const struct stacks *s, const struct sample *sampl
 	return f && f->kind != FRAME_KERNEL ? profile_text(s->profile, f->name) : "";
 }
 
+const char *stacks_frame_module(const struct stacks *s, const struct sample *sample, uint32_t i)
+{
+	const struct frame *f = profile_frame_at(s->profile, sample->frames[i]);
+	const char *path = f && f->kind != FRAME_KERNEL ? profile_text(s->profile, f->module) : "";
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 uint32_t stacks_find(const struct stacks *s, const struct sample *sample, const char *name)
 {
 	uint32_t at = 0;
@@ -94,16 +107,33 @@ uint32_t stacks_find(const struct stacks *s, const struct sample *sample, const 
 	return at;
 }
 
-/* Does the chain stand at frame i of the sample? */
-static bool stacks_chain_at(const struct stacks *s, const struct sample *sample, uint32_t i,
+static bool stacks_may_stand_between(const struct stacks_chain *c, const char *name)
+{
+	if (c->between == STACKS_FOREIGN)
+		for (size_t i = 0; i < c->foreign_count; i++)
+			if (str_has_prefix(name, c->foreign[i]))
+				return true;
+	return c->between == STACKS_ANYTHING;
+}
+
+bool stacks_chain_at(const struct stacks *s, const struct sample *sample, uint32_t i,
 	const struct stacks_chain *c)
 {
-	if (sample->frame_count - i < c->caller_count + 1 ||
-		!stacks_name_is(stacks_frame_name(s, sample, i), c->name))
+	if (i >= sample->frame_count || !stacks_name_is(stacks_frame_name(s, sample, i), c->name))
 		return false;
-	for (uint32_t k = 0; k < c->caller_count; k++)
-		if (!stacks_name_is(stacks_frame_name(s, sample, i + 1 + k), c->callers[k]))
+	for (size_t k = 0; k < c->caller_count; k++) {
+		uint32_t at = i + 1;
+
+		while (at < sample->frame_count &&
+			!stacks_name_is(stacks_frame_name(s, sample, at), c->callers[k]) &&
+			stacks_may_stand_between(c, stacks_frame_name(s, sample, at)))
+			at++;
+		if (at < sample->frame_count &&
+			stacks_name_is(stacks_frame_name(s, sample, at), c->callers[k]))
+			i = at;
+		else if (!c->inlined || !c->inlined[k])
 			return false;
+	}
 	return true;
 }
 
@@ -187,13 +217,8 @@ struct stacks_sum stacks_unnamed(const struct stacks *s, const char *module, dou
 		if (!stacks_is_ours(s, &sample))
 			continue;
 		for (uint32_t k = 0; k < sample.frame_count && !unnamed; k++) {
-			const struct frame *f = profile_frame_at(s->profile, sample.frames[k]);
-			const char *path = f ? profile_text(s->profile, f->module) : "";
-			const char *slash = strrchr(path, '/');
-
-			unnamed = f && f->kind != FRAME_KERNEL &&
-				  strcmp(slash ? slash + 1 : path, module) == 0 &&
-				  profile_text(s->profile, f->name)[0] == '[';
+			unnamed = strcmp(stacks_frame_module(s, &sample, k), module) == 0 &&
+				  stacks_frame_name(s, &sample, k)[0] == '[';
 		}
 		if (unnamed)
 			stacks_count(s, &sample, hz, &sum);

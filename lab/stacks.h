@@ -16,6 +16,7 @@ struct stacks {
 	uint32_t pid; /* 0: all processes */
 	size_t weight_type, count_type;
 	bool has_count;
+	const char *comm; /* NULL: by pid; else all processes of that name */
 	/*
 	 * Leaves out stacks that say they were cut because a table was not built in time: where the clock
 	 * means nothing, how fast an agent builds tables means nothing either.
@@ -28,10 +29,17 @@ struct stacks_sum {
 	double count; /* samples; from the weight and hz when the profile does not count */
 };
 
+/* Which frames may stand between a function and its caller. */
+enum stacks_between { STACKS_NOTHING, STACKS_FOREIGN, STACKS_ANYTHING };
+
 struct stacks_chain {
 	const char *name;
 	const char *const *callers; /* direct caller first */
 	size_t caller_count;
+	const bool *inlined; /* callers that may be missing, by index; NULL: none */
+	enum stacks_between between;
+	const char *const *foreign; /* prefixes of names, for STACKS_FOREIGN */
+	size_t foreign_count;
 };
 
 /* 0; -ENODATA when the profile has no sample type in nanoseconds. */
@@ -45,10 +53,15 @@ bool stacks_name_is(const char *frame, const char *name);
 bool stacks_is_ours(const struct stacks *s, const struct sample *sample); /* of that process */
 /* Name of frame i, leaf first; "" for the kernel's. */
 const char *stacks_frame_name(const struct stacks *s, const struct sample *sample, uint32_t i);
+/* Base name of the file that frame i is of; "" for the kernel's. */
+const char *stacks_frame_module(const struct stacks *s, const struct sample *sample, uint32_t i);
 /* The first frame of that name, leaf first; frame_count: there is none. */
 uint32_t stacks_find(const struct stacks *s, const struct sample *sample, const char *name);
 struct stacks_sum stacks_total(const struct stacks *s, double hz);
-/* Samples with the chain somewhere in the stack, its frames side by side. */
+/* Does the chain stand at frame i of the sample? */
+bool stacks_chain_at(const struct stacks *s, const struct sample *sample, uint32_t i,
+	const struct stacks_chain *c);
+/* Samples with the chain somewhere in the stack. */
 struct stacks_sum stacks_under(const struct stacks *s, const struct stacks_chain *c, double hz);
 /*
  * Samples with function name in the stack whose callers are none of the chains'. The function's

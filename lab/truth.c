@@ -29,10 +29,32 @@ static uint64_t truth_waits(const struct json_at *parent)
 	return sum;
 }
 
+/* Which of the callers the compiler put into the next one that it did not. */
+static void truth_read_inlined(const struct json_at *function, struct truth_function *f)
+{
+	struct json_at at = json_field(function, "inlined"), item;
+	size_t n = json_array(&at, 0, TRUTH_CALLERS_MAX);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *name;
+		bool found = false;
+
+		item = json_item(&at, i);
+		name = json_text(&item, "", 1, 512);
+		for (size_t k = 0; k < f->caller_count; k++)
+			if (strcmp(f->callers[k], name) == 0)
+				f->inlined[k] = found = true;
+		if (!found)
+			json_fail(&item, "\"%.100s\" is none of the callers", name);
+	}
+	if (f->caller_count && f->inlined[f->caller_count - 1])
+		json_fail(&at, "the outermost caller has a frame");
+}
+
 static void truth_read_function(const struct json_at *at, struct truth_function *f)
 {
 	static const char *const names[] = {
-		"name", "callers", "cpu_ns", "wall_ns", "count", "wait_ns", NULL};
+		"name", "callers", "inlined", "cpu_ns", "wall_ns", "count", "wait_ns", NULL};
 	struct json_at field, item;
 
 	if (!json_object(at, names))
@@ -45,6 +67,7 @@ static void truth_read_function(const struct json_at *at, struct truth_function 
 		item = json_item(&field, i);
 		f->callers[i] = json_text(&item, "", 1, 512);
 	}
+	truth_read_inlined(at, f);
 	f->cpu_ns = truth_ns(at, "cpu_ns");
 	f->wall_ns = truth_ns(at, "wall_ns");
 	f->count = truth_ns(at, "count");
@@ -128,7 +151,7 @@ static int truth_read_body(const struct json_at *root, struct truth *t)
 /* What a document says about itself must agree: parts are no larger than their whole. */
 static void truth_check(const struct json_at *root, const struct truth *t)
 {
-	uint64_t process = truth_process_cpu_ns(t);
+	uint64_t process = MAX(truth_process_cpu_ns(t), t->cpu_ns); /* children are in the latter */
 	struct json_at at = json_field(root, "functions");
 
 	for (size_t i = 0; i < t->function_count && process; i++)

@@ -5,6 +5,7 @@
 #ifndef LAB_TRUTH_H
 #define LAB_TRUTH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@ enum { TRUTH_FUNCTIONS_MAX = 256, TRUTH_CALLERS_MAX = 16, TRUTH_THREADS_MAX = 40
 struct truth_function {
 	const char *name;
 	const char *callers[TRUTH_CALLERS_MAX]; /* direct caller first */
+	bool inlined[TRUTH_CALLERS_MAX];        /* that caller has no frame of its own */
 	size_t caller_count;
 	uint64_t cpu_ns, wall_ns, count, wait_ns; /* wait_ns: all reasons together */
 };

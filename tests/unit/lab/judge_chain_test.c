@@ -9,7 +9,7 @@ static enum gate_status decide(const struct evidence *e, struct gate *ret)
 {
 	struct gate g = {.status = GATE_UNMEASURED};
 
-	judge_chain(&g, e, 1);
+	judge_chain(&g, &(struct scenario){0}, e, 1);
 	gate_decide(&g);
 	if (ret)
 		*ret = g;

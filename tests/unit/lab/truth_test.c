@@ -61,6 +61,25 @@ Test(truth, refusals_name_file_field_and_reason)
 	refuses("\"threads\":[{", "\"threads\":[1,{", "t.json: threads[0]: must be an object");
 }
 
+Test(truth, inlined_callers_are_marked_and_must_be_callers)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(8192);
+	const char *at = strstr(good, "\"cpu_ns\":70");
+	struct truth t;
+
+	cr_assert_eq(buf_append(&b, good, (size_t)(at - good)), 0);
+	cr_assert_eq(buf_append_str(&b, "\"inlined\":[\"p\"],"), 0);
+	cr_assert_eq(buf_append_str(&b, at), 0);
+	cr_assert_eq(truth_parse(&t, "t.json", b.data, b.size), 0, "%s", t.doc.message);
+	cr_assert(t.functions[0].inlined[0]);
+	cr_assert(!t.functions[0].inlined[1]);
+	truth_done(&t);
+	refuses("\"cpu_ns\":70", "\"inlined\":[\"q\"],\"cpu_ns\":70",
+		"t.json: functions[0].inlined[0]: \"q\" is none of the callers");
+	refuses("\"cpu_ns\":70", "\"inlined\":[\"main\"],\"cpu_ns\":70",
+		"t.json: functions[0].inlined: the outermost caller has a frame");
+}
+
 Test(truth, falsified_truth_moves_points_and_keeps_the_sum)
 {
 	struct truth t;
