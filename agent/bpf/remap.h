@@ -55,8 +55,7 @@ static __always_inline bool remap_replaces(const struct table_process *p, __u64 
 	slab = walk_slab(p->list >> TABLE_SLAB_SHIFT);
 	if (!slab)
 		return false;
-	place += sizeof(struct table_mapping) *
-		 unwind_search_mappings(slab, place, p->count, end - 1);
+	place = unwind_search_mappings(slab, place, p->count, end - 1);
 	return UNWIND_LOAD(__u64, slab, place) < end &&
 	       UNWIND_LOAD(__u64, slab, place + 8) > start &&
 	       (UNWIND_LOAD(__u32, slab, place + 36) & TABLE_MAPPING_ANON) == 0;

@@ -22,7 +22,7 @@
 #ifndef AGENT_BPF_UNWIND_CFI_H
 #define AGENT_BPF_UNWIND_CFI_H
 
-#include "agent/bpf/unwind_table.h"
+#include "agent/bpf/unwind_common.h"
 
 enum {
 	UNWIND_REG_FP = ARCH_REG_FP,
@@ -37,11 +37,6 @@ struct unwind_caller {
 	__u64 fp_offset, ra_offset; /* signed, wrap; or register numbers */
 	__u32 fp, ra;               /* enum unwind_where */
 };
-
-static inline int unwind_unreadable(const struct unwind_state *s)
-{
-	return s->is_short ? SAMPLE_END_SHORT_COPY : SAMPLE_END_UNREADABLE;
-}
 
 /* Without a rule. */
 static inline int unwind_fall_back(struct unwind_state *s, int reason)
@@ -262,6 +257,8 @@ static inline int unwind_by_rule(struct unwind_state *s)
 	struct unwind_caller c = {};
 	int end;
 
+	if (unwind_is_common(rule))
+		return unwind_by_common_rule(s, rule);
 	if (rule->cfa == UNWIND_CFA_END)
 		return SAMPLE_END_ROOT;
 	if (rule->cfa == UNWIND_CFA_SIGNAL)

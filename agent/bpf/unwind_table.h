@@ -9,54 +9,11 @@
  *
  * Nothing read from a slab is believed: an index that came from there is masked to the slab when it is
  * used, so nonsense reads nonsense and ends the walk, never more.
- *
- * Searches take no branch on data: with one, the verifier follows both ways of every step, 2^n states
- * (measured: above a million instructions). A comparison becomes a mask of the difference's sign;
- * UNWIND_HIDE keeps clang from turning it back into a branch.
  */
 #ifndef AGENT_BPF_UNWIND_TABLE_H
 #define AGENT_BPF_UNWIND_TABLE_H
 
-#include "agent/bpf/unwind.h"
-
-#define UNWIND_HIDE(x) __asm__ volatile("" : "+r"(x))
-/* sizeof(type) is a power of two, so the mask also aligns. */
-#define UNWIND_LOAD(type, slab, at) \
-	(*(const type *)((slab) + ((at) & (TABLE_SLAB_SIZE - sizeof(type)))))
-
-/* All ones when a < b, else 0; b is below 2^63, a need not be (vsyscall's mapping). */
-static inline __u64 unwind_less(__u64 a, __u64 b)
-{
-	__u64 mask = (__u64)((__s64)((a - b) & ~a) >> 63);
-
-	UNWIND_HIDE(mask);
-	return mask;
-}
-
-static inline __u64 unwind_try_mapping(
-	const __u8 *slab, __u64 list, __u64 count, __u64 at, __u64 low, __u64 step)
-{
-	__u64 probe = low + step;
-	__u64 start = UNWIND_LOAD(__u64, slab, list + probe * sizeof(struct table_mapping));
-
-	return low + (step & unwind_less(probe, count) & unwind_less(start, at + 1));
-}
-
-/* The last of count mappings that starts at or below at, or the first. */
-static inline __u64 unwind_search_mappings(const __u8 *slab, __u64 list, __u64 count, __u64 at)
-{
-	__u64 low = 0;
-
-	if (count > 64) {
-#pragma GCC unroll 8
-		for (__u64 step = TABLE_MAPPINGS_MAX / 2; step >= 64; step /= 2)
-			low = unwind_try_mapping(slab, list, count, at, low, step);
-	}
-#pragma GCC unroll 8
-	for (__u64 step = 32; step > 0; step /= 2)
-		low = unwind_try_mapping(slab, list, count, at, low, step);
-	return low;
-}
+#include "agent/bpf/unwind_search.h"
 
 /* The slab that ref points into, noted as used; NULL: there is none. */
 static inline const __u8 *unwind_use_slab(const struct unwind_state *s, __u32 ref)
@@ -82,8 +39,7 @@ static inline int unwind_find_mapping(struct unwind_state *s, __u64 at)
 	slab = unwind_use_slab(s, s->process.list);
 	if (!slab)
 		return SAMPLE_END_BROKEN_CFI;
-	place += sizeof(struct table_mapping) *
-		 unwind_search_mappings(slab, place, s->process.count, at);
+	place = unwind_search_mappings(slab, place, s->process.count, at);
 	m->start = UNWIND_LOAD(__u64, slab, place);
 	m->end = UNWIND_LOAD(__u64, slab, place + 8);
 	m->bias = UNWIND_LOAD(__u64, slab, place + 16);
@@ -140,31 +96,6 @@ static inline int unwind_find_chunk(struct unwind_state *s, __u64 at, __u64 vadd
 	return UNWIND_MISS;
 }
 
-static inline __u64 unwind_try_row(
-	const __u8 *slab, __u64 rows, __u64 count, __u64 offset, __u64 low, __u64 step)
-{
-	__u64 probe = low + step;
-	__u64 start = UNWIND_LOAD(__u16, slab, rows + 2 * probe);
-
-	return low + (step & unwind_less(probe, count) & unwind_less(start, offset + 1));
-}
-
-/* The last of count rows, at most 1024 of them, that begins at or below offset. */
-static inline __u64 unwind_search_rows(const __u8 *slab, __u64 rows, __u64 count, __u64 offset)
-{
-	__u64 low = 0;
-
-	if (count > 32) {
-#pragma GCC unroll 8
-		for (__u64 step = 512; step >= 32; step /= 2)
-			low = unwind_try_row(slab, rows, count, offset, low, step);
-	}
-#pragma GCC unroll 8
-	for (__u64 step = 16; step > 0; step /= 2)
-		low = unwind_try_row(slab, rows, count, offset, low, step);
-	return low;
-}
-
 /*
  * The rule of an offset in the chunk at place; into is how far its row reaches back from there. NULL:
  * the chunk makes no sense.
@@ -184,10 +115,13 @@ static inline const struct unwind_rule *unwind_find_row(
 
 	if (count > (1 << TABLE_BLOCK_SHIFT) + 1)
 		return 0;
-	row = first + unwind_search_rows(slab, offsets + 2 * first, count, offset);
+	/* The row's id is near: what is not in the cache comes while offsets are searched. */
+	(void)*(const volatile __u8 *)(slab + ((ids + first) & (TABLE_SLAB_SIZE - 1)));
+	place = unwind_search_rows(slab, offsets + 2 * first, count, offset);
+	row = (place - offsets) / 2;
 	if (row >= row_count)
 		return 0;
-	*into = offset - UNWIND_LOAD(__u16, slab, offsets + 2 * row);
+	*into = offset - UNWIND_LOAD(__u16, slab, place);
 	if (rule_count > 256)
 		id = UNWIND_LOAD(__u16, slab, ids + 2 * row);
 	else
@@ -204,8 +138,11 @@ static inline int unwind_find_rule(struct unwind_state *s, __u64 at)
 	const __u8 *slab;
 	__u64 vaddr;
 	__u32 ref = 0;
-	int end = UNWIND_FIND_MAPPING(s, at);
+	int end = UNWIND_GO_ON;
 
+	/* Most callers lie where their callee does: no call for them. */
+	if (at < s->mapping.start || at >= s->mapping.end)
+		end = UNWIND_FIND_MAPPING(s, at);
 	if (end != UNWIND_GO_ON)
 		return end;
 	vaddr = at - s->mapping.bias;

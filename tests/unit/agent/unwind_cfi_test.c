@@ -513,9 +513,9 @@ Test(unwind_cfi, a_mapping_in_the_kernels_half_hides_none_below_it)
 Test(unwind_cfi, every_row_is_found_however_dense)
 {
 	static struct row rows[2000];
-	static const uint16_t gaps[] = {1, 7, 33};
+	static const uint16_t gaps[] = {1, 7, 31, 32, 33, 64, 300, 511, 512, 513, 1024, 1025};
 
-	for (size_t k = 0; k < 3; k++) {
+	for (size_t k = 0; k < sizeof(gaps) / sizeof(gaps[0]); k++) {
 		size_t n = 0;
 
 		for (size_t i = 0; i < 300; i++)
@@ -532,6 +532,39 @@ Test(unwind_cfi, every_row_is_found_however_dense)
 			cr_assert_not_null(r);
 			cr_assert_eq(r->cfa_offset, (int)(row % 300), "offset %u", o);
 			cr_assert_eq(into, o - row * gaps[k]);
+		}
+	}
+}
+
+/* Of a block at an odd and at an even multiple of 512, rows that begin anywhere in it, the next block's first one too. */
+Test(unwind_cfi, a_row_is_found_among_any_number_at_any_place_of_the_slab)
+{
+	static const uint64_t ends[] = {TABLE_SLAB_SIZE, TABLE_SLAB_SIZE - 2, 4096, 4098};
+	uint16_t rows[48];
+	uint64_t x = 88172645463325252ULL;
+
+	for (size_t k = 0; k < 4000; k++) {
+		size_t n = 1 + k % 48, want = 0;
+		uint32_t block = 512 * (uint32_t)(k % 127), offset;
+		uint64_t at = ends[k % 4] - 2 * n;
+		uint32_t room = 512, before = block;
+
+		rows[0] = (uint16_t)(block - (k % 3 && block ? 1 : 0));
+		for (size_t i = 1; i < n; i++) {
+			x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+			before += 1 + (uint32_t)(x % (room / (n - i)));
+			room = block + 512 - before;
+			rows[i] = (uint16_t)before;
+		}
+		memset(slab_words, 0, sizeof(slab_words));
+		memcpy((uint8_t *)slab_words + at, rows, 2 * n);
+		for (offset = block; offset < block + 512; offset++) {
+			while (want + 1 < n && rows[want + 1] <= offset)
+				want++;
+			cr_assert_eq(unwind_search_rows((const __u8 *)slab_words, at, n, offset),
+				at + 2 * want, "row of %u among %zu", offset, n);
+			if (offset == block + 511)
+				want = 0;
 		}
 	}
 }
