@@ -44,7 +44,7 @@ static int parse_cpus(const char *s, int *cpus, int max)
 	return count > 0 ? count : -EINVAL;
 }
 
-static int online_cpus(int *cpus, int max)
+int events_cpus(int *cpus, int max)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(4096);
 	int r = file_read("/sys/devices/system/cpu/online", &b);
@@ -89,7 +89,7 @@ static int open_one(uint64_t period_ns, int cpu)
 static int open_all(struct events *e)
 {
 	int cpus[SAMPLE_CPUS_MAX];
-	int count = online_cpus(cpus, SAMPLE_CPUS_MAX);
+	int count = events_cpus(cpus, SAMPLE_CPUS_MAX);
 
 	if (count < 0)
 		return count;

@@ -32,6 +32,9 @@ struct events_clock {
 struct events_clock events_clock_for(uint64_t frequency_hz);
 uint64_t events_draw_ns(const struct events_clock *c, struct rng *r);
 
+/* The online CPUs' numbers, up to max: how many, or -errno. */
+int events_cpus(int *cpus, int max);
+
 /* Opens the events, not yet counting. 0 or -errno of perf_event_open. */
 int events_new(uint64_t frequency_hz, uint64_t seed, struct events **ret);
 /* Closes all of them. */

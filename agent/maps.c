@@ -99,10 +99,34 @@ static enum maps_kind maps_kind_of(const struct maps_region *r, const char *path
 		return MAPS_FILE;
 	if (size == 6 && memcmp(path, "[vdso]", 6) == 0)
 		return MAPS_VDSO;
+	/* "//anon" is how events call what has no name. */
 	if (size == 0 || path[0] != '[' || (size >= 6 && memcmp(path, "[anon:", 6) == 0) ||
 		(size >= 12 && memcmp(path, "[anon_shmem:", 12) == 0))
 		return MAPS_ANON;
 	return MAPS_SPECIAL;
+}
+
+/* Room for one more region. */
+static int maps_reserve(struct maps *m)
+{
+	size_t allocated = m->allocated ? 2 * m->allocated : 16;
+
+	if (m->count < m->allocated)
+		return 0;
+	struct maps_region *grown = reallocarray(m->regions, allocated, sizeof(*m->regions));
+
+	if (!grown)
+		return -ENOMEM;
+	m->regions = grown;
+	m->allocated = allocated;
+	return 0;
+}
+
+static int maps_name(struct maps *m, const char *path, size_t size, uint32_t *ret)
+{
+	int e = m->names.size == 0 ? buf_append_char(&m->names, '\0') : 0;
+
+	return e < 0 ? e : maps_add_path(m, path, size, ret);
 }
 
 /* 0 taken or skipped; -ENOMEM. */
@@ -141,19 +165,9 @@ static int maps_line(struct maps *m, const char *line, size_t size)
 		goto skip;
 	size_t path_size = (size_t)(t.end - t.pos);
 	r.kind = maps_kind_of(&r, t.pos, path_size);
-	if (m->count == m->allocated) {
-		size_t allocated = m->allocated ? 2 * m->allocated : 16;
-		struct maps_region *grown =
-			reallocarray(m->regions, allocated, sizeof(*m->regions));
-
-		if (!grown)
-			return -ENOMEM;
-		m->regions = grown;
-		m->allocated = allocated;
-	}
-	int e = m->names.size == 0 ? buf_append_char(&m->names, '\0') : 0;
+	int e = maps_reserve(m);
 	if (e == 0)
-		e = maps_add_path(m, t.pos, path_size, &r.path);
+		e = maps_name(m, t.pos, path_size, &r.path);
 	if (e == -ENOMEM)
 		return e;
 	if (e < 0)
@@ -245,4 +259,146 @@ struct maps_region *maps_find(const struct maps *m, uint64_t address)
 const char *maps_path(const struct maps *m, const struct maps_region *r)
 {
 	return r->path < m->names.size ? m->names.data + r->path : "";
+}
+
+/* The part of r from start to end. */
+static struct maps_region maps_part(const struct maps_region *r, uint64_t start, uint64_t end)
+{
+	struct maps_region part = *r;
+
+	part.start = start;
+	part.end = end;
+	part.offset += start - r->start;
+	return part;
+}
+
+static int maps_insert(struct maps *m, size_t at, const struct maps_region *r)
+{
+	if (m->count >= MAPS_REGIONS_MAX) {
+		m->skipped++;
+		return 0;
+	}
+	int e = maps_reserve(m);
+
+	if (e < 0)
+		return e;
+	memmove(m->regions + at + 1, m->regions + at, (m->count - at) * sizeof(*m->regions));
+	m->regions[at] = *r;
+	m->count++;
+	return 0;
+}
+
+/* The first region that ends behind address. */
+static size_t maps_after(const struct maps *m, uint64_t address)
+{
+	size_t low = 0;
+	size_t high = m->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (m->regions[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Nothing is mapped from start to end any more; what is cut through leaves its ends. */
+static int maps_clear(struct maps *m, uint64_t start, uint64_t end)
+{
+	size_t at = maps_after(m, start);
+	size_t last = at;
+
+	if (at < m->count && m->regions[at].start < start) {
+		struct maps_region whole = m->regions[at];
+
+		m->regions[at].end = start;
+		last = ++at;
+		if (whole.end > end) {
+			struct maps_region rest = maps_part(&whole, end, whole.end);
+
+			return maps_insert(m, at, &rest);
+		}
+	}
+	while (last < m->count && m->regions[last].end <= end)
+		last++;
+	if (last < m->count && m->regions[last].start < end)
+		m->regions[last] = maps_part(&m->regions[last], end, m->regions[last].end);
+	if (last > at)
+		memmove(&m->regions[at], &m->regions[last],
+			(m->count - last) * sizeof(*m->regions));
+	m->count -= last - at;
+	return 0;
+}
+
+/* The parts of r that nothing covers yet. */
+static int maps_fill(struct maps *m, const struct maps_region *r)
+{
+	size_t at = maps_after(m, r->start);
+	uint64_t start = r->start;
+	int e = 0;
+
+	while (e == 0 && start < r->end) {
+		bool is_next = at < m->count && m->regions[at].start < r->end;
+		uint64_t end = is_next ? m->regions[at].start : r->end;
+
+		if (end > start) {
+			struct maps_region part = maps_part(r, start, end);
+			size_t before = m->count;
+
+			e = maps_insert(m, at, &part);
+			at += m->count - before;
+		}
+		start = is_next ? m->regions[at].end : r->end;
+		at++;
+	}
+	return e;
+}
+
+int maps_put(struct maps *m, const struct maps_region *r, const char *path, size_t path_size,
+	bool replaces)
+{
+	struct maps_region new = *r;
+	int e;
+
+	new.user = 0;
+	new.user_tried = 0;
+	if (r->start >= r->end || r->offset > UINT64_MAX - (r->end - r->start) ||
+		path_size > MAPS_LINE_MAX || m->count + 2 > MAPS_REGIONS_MAX) {
+		m->skipped++;
+		return 0;
+	}
+	new.kind = maps_kind_of(&new, path, path_size);
+	e = maps_name(m, path, path_size, &new.path);
+	if (e == -ENOBUFS)
+		m->skipped++;
+	if (e < 0)
+		return e == -ENOBUFS ? 0 : e;
+	if (replaces)
+		e = maps_clear(m, new.start, new.end);
+	return e < 0 ? e : maps_fill(m, &new);
+}
+
+void maps_trim(struct maps *m)
+{
+	struct maps_region *regions =
+		m->count > 0 ? reallocarray(m->regions, m->count, sizeof(*m->regions)) : NULL;
+	char *names = m->names.data ? realloc(m->names.data, m->names.size + 1) : NULL;
+
+	/* Without memory for less, it stays as it is. */
+	if (regions) {
+		m->regions = regions;
+		m->allocated = m->count;
+	}
+	if (names) {
+		m->names.data = names;
+		m->names.allocated = m->names.size + 1;
+	}
+}
+
+size_t maps_memory(const struct maps *m)
+{
+	return m->allocated * sizeof(*m->regions) + m->names.allocated;
 }

@@ -7,6 +7,8 @@
  * Mappings without x are dropped at once: processes with 100,000 mappings exist, and few of them
  * are code. The path is the rest of the line (it may hold spaces, and "(deleted)" as part of the
  * name); only \012 is an escape, for newline.
+ *
+ * Or from the kernel's events of mapping (sideband.h), one by one: maps_put().
  */
 #ifndef AGENT_MAPS_H
 #define AGENT_MAPS_H
@@ -38,7 +40,9 @@ struct maps_region {
 	uint32_t dev_major, dev_minor;
 	uint32_t path; /* offset into names, see maps_path() */
 	uint32_t kind; /* enum maps_kind */
-	uint32_t user; /* two fields for the caller; maps_feed sets 0 */
+	/* Of an event, else 0: when it was mapped (CLOCK_MONOTONIC), and the inode's generation. */
+	uint64_t told_ns, generation;
+	uint32_t user; /* two fields for the caller; maps_feed and maps_put set 0 */
 	uint32_t user_tried;
 };
 
@@ -62,6 +66,18 @@ void maps_done(struct maps *m); /* accepts NULL; usable as cleanup attribute */
 int maps_feed(struct maps *m, const char *text, size_t size, size_t *ret_used);
 /* Reads an open maps file to its end. 0 or -errno (-ESRCH: the process is gone). */
 int maps_read_fd(struct maps *m, int fd);
+
+/*
+ * One executable mapping, as an event tells it: r's path, kind and user fields are set here. replaces:
+ * it was mapped over what is there; else it fills what is not covered. A region or path over a limit is
+ * counted in skipped. 0 or -ENOMEM.
+ */
+int maps_put(struct maps *m, const struct maps_region *r, const char *path, size_t path_size,
+	bool replaces);
+
+/* Gives back what was allocated beyond need. */
+void maps_trim(struct maps *m);
+size_t maps_memory(const struct maps *m); /* bytes allocated */
 
 /* The region that holds address, or NULL. */
 struct maps_region *maps_find(const struct maps *m, uint64_t address);

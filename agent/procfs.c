@@ -107,7 +107,7 @@ int procfs_read_maps(int process_fd, struct maps *m)
 }
 
 /* A regular file behind an O_PATH descriptor, opened for reading: never a device or a FIFO. */
-static int procfs_reopen(int path_fd, struct stat *st)
+int procfs_reopen(int path_fd, struct stat *st)
 {
 	char self[40];
 
@@ -158,6 +158,8 @@ int procfs_open_mapped(
 	struct stat found = {0};
 	char name[64];
 
+	if (r->told_ns != 0)
+		return procfs_find_told(process_fd, m, r, st);
 	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)r->start,
 		(unsigned long long)r->end); /* fits */
 	_cleanup_(closep) int by_map = openat(process_fd, name, O_PATH | O_CLOEXEC);

@@ -6,6 +6,7 @@
 #ifndef AGENT_PROCFS_H
 #define AGENT_PROCFS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -25,10 +26,21 @@ int procfs_read_maps(int process_fd, struct maps *m);
  * or a memfd. Only where that is not allowed (it takes CAP_CHECKPOINT_RESTORE) or the mapping has
  * changed meanwhile, by path below root, which the kernel resolves as the process would
  * (RESOLVE_IN_ROOT), and then by /proc/PID/exe; the inode must be the mapping's. No device, FIFO or
- * socket is ever opened.
+ * socket is ever opened. Of a mapping that an event told of, procfs_find_told().
  */
 int procfs_open_mapped(
 	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st);
+/*
+ * The same of a mapping that an event told of (maps.h): its process may be gone, and whoever is at process_fd
+ * another. What is found there, or below our own root, counts only if device, inode, generation
+ * (where the file system says it) and an age above the mapping's agree; else -ESTALE.
+ */
+int procfs_find_told(
+	int process_fd, const struct maps *m, const struct maps_region *r, struct stat *st);
+/* Whether an open file has the generation that an event told of its inode; true if either says none. */
+bool procfs_is_generation(int fd, const struct maps_region *r);
+/* An O_PATH descriptor opened for reading, and its stat; -errno, -EINVAL: no regular file. */
+int procfs_reopen(int path_fd, struct stat *st);
 /* Our own vDSO, as a memfd: every 64-bit process has the same one. -errno when there is none. */
 int procfs_copy_vdso(uint64_t *ret_size);
 

@@ -133,3 +133,56 @@ Test(maps, reads_its_own_process)
 	cr_assert_not_null(strstr(maps_path(&m, r), "unit-agent"));
 	cr_assert_eq(m.skipped, 0);
 }
+
+/* "start-end+offset:name ..." */
+static const char *drawn(const struct maps *m)
+{
+	static char text[512];
+
+	text[0] = '\0';
+	for (size_t i = 0; i < m->count; i++) {
+		const struct maps_region *r = &m->regions[i];
+		size_t used = strlen(text);
+
+		(void)snprintf(text + used, sizeof(text) - used, "%s%llx-%llx+%llx:%s",
+			i ? " " : "", (unsigned long long)r->start, (unsigned long long)r->end,
+			(unsigned long long)r->offset, maps_path(m, r));
+	}
+	return text;
+}
+
+static void put(struct maps *m, uint64_t start, uint64_t end, const char *name, bool replaces)
+{
+	struct maps_region r = {.start = start, .end = end, .inode = 1};
+
+	cr_assert_eq(maps_put(m, &r, name, strlen(name), replaces), 0);
+}
+
+Test(maps, what_is_mapped_over_something_takes_its_place)
+{
+	_cleanup_(maps_done) struct maps m;
+
+	maps_init(&m);
+	put(&m, 0x10, 0x40, "a", true);
+	put(&m, 0x20, 0x30, "b", true);
+	cr_assert_str_eq(drawn(&m), "10-20+0:a 20-30+0:b 30-40+20:a");
+	put(&m, 0x8, 0x18, "c", true);
+	cr_assert_str_eq(drawn(&m), "8-18+0:c 18-20+8:a 20-30+0:b 30-40+20:a");
+	put(&m, 0x19, 0x38, "d", true);
+	cr_assert_str_eq(drawn(&m), "8-18+0:c 18-19+8:a 19-38+0:d 38-40+28:a");
+	put(&m, 0, 0x100, "e", true);
+	cr_assert_str_eq(drawn(&m), "0-100+0:e");
+}
+
+Test(maps, what_fills_leaves_what_is_there)
+{
+	_cleanup_(maps_done) struct maps m;
+
+	maps_init(&m);
+	put(&m, 0x10, 0x20, "a", false);
+	put(&m, 0x30, 0x40, "b", false);
+	put(&m, 0x8, 0x50, "c", false);
+	cr_assert_str_eq(drawn(&m), "8-10+0:c 10-20+0:a 20-30+18:c 30-40+0:b 40-50+38:c");
+	put(&m, 0x18, 0x38, "d", false);
+	cr_assert_eq(m.count, 5);
+}
