@@ -102,7 +102,7 @@ static int load(struct collector *c)
 static int make_tables(struct collector *c)
 {
 	const struct collect_options *o = &c->options;
-	int r = collect_tables_new(c->skel, o->unwind_table_mb, o->helper, &c->tables);
+	int r = collect_tables_new(c->skel, o->unwind_table_mb, o->helper, o->sideband, &c->tables);
 
 	if (r < 0)
 		return r;

@@ -35,8 +35,9 @@ struct collect_options {
 	uint32_t ledger_max;
 	bool unwind_fp; /* frame pointers only, no tables */
 	uint32_t unwind_table_mb;
-	const char *tables_file; /* keeps what was used, for the next recording; NULL: none */
-	struct helper *helper;   /* stays the caller's; NULL with unwind_fp */
+	const char *tables_file;   /* keeps what was used, for the next recording; NULL: none */
+	struct helper *helper;     /* stays the caller's; NULL with unwind_fp */
+	struct sideband *sideband; /* stays the caller's; NULL: none */
 	collect_stack_fn *on_stack;
 	void *data;
 };

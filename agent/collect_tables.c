@@ -50,13 +50,14 @@ int collect_tables_prepare(struct collect_bpf *skel, bool with_tables, uint64_t 
 }
 
 int collect_tables_new(struct collect_bpf *skel, uint32_t budget_mb, struct helper *helper,
-	struct collect_tables **ret)
+	struct sideband *sideband, struct collect_tables **ret)
 {
 	struct tables_maps maps = {
 		.slabs = bpf_map__fd(skel->maps.slabs),
 		.dirs = bpf_map__fd(skel->maps.dirs),
 		.rules = bpf_map__fd(skel->maps.rules),
 		.procs = bpf_map__fd(skel->maps.procs),
+		.sideband = sideband,
 		.slab_used = bpf_map__fd(skel->maps.slab_used),
 	};
 	struct collect_tables *t = calloc(1, sizeof(*t));

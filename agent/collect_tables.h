@@ -22,9 +22,9 @@ struct collect_tables;
  */
 int collect_tables_prepare(struct collect_bpf *skel, bool with_tables, uint64_t samples_per_second);
 
-/* After loading. skel and helper stay the caller's. 0 or -errno. */
+/* After loading. skel, helper and sideband (NULL: none) stay the caller's. 0 or -errno. */
 int collect_tables_new(struct collect_bpf *skel, uint32_t budget_mb, struct helper *helper,
-	struct collect_tables **ret);
+	struct sideband *sideband, struct collect_tables **ret);
 void collect_tables_free(struct collect_tables *t); /* accepts NULL */
 
 /* Builds what a recording before left in the file, for a moment; a file that is not there is no error. */

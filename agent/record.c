@@ -20,6 +20,7 @@
 #include "agent/own.h"
 #include "agent/preflight.h"
 #include "agent/processes.h"
+#include "agent/sideband.h"
 #include "agent/stacks.h"
 #include "agent/summary.h"
 #include "agent/symbolize.h"
@@ -37,6 +38,7 @@ enum { RECORD_NICE = -10 };
 struct recording {
 	const struct record_conf *conf;
 	struct loop *loop;
+	struct sideband *sideband; /* NULL: the kernel gives none */
 	struct symbolizer *symbolizer;
 	struct stacks *stacks;
 	struct collector *collector;
@@ -58,6 +60,7 @@ static void recording_done(struct recording *r)
 {
 	collector_free(r->collector);
 	symbolizer_free(r->symbolizer);
+	sideband_free(r->sideband);
 	stacks_free(r->stacks);
 	processes_free(r->processes);
 	containers_free(r->containers);
@@ -67,8 +70,10 @@ static void recording_done(struct recording *r)
 static int on_stack(const struct stack_record *s, void *data)
 {
 	struct recording *r = data;
-	struct symbolizer_process process = {
-		.tgid = s->key.tgid, .start_ns = s->key.start_ns, .exec_id = s->key.exec_id};
+	struct symbolizer_process process = {.tgid = s->key.tgid,
+		.start_ns = s->key.start_ns,
+		.exec_id = s->key.exec_id,
+		.seen_ns = s->seen_ns};
 	uint64_t pcs[SAMPLE_USER_FRAMES_MAX];
 
 	for (uint32_t i = 0; i < s->user_count; i++)
@@ -190,6 +195,7 @@ static int load(struct recording *r)
 		.unwind_table_mb = (uint32_t)conf->unwind_table_mb,
 		.tables_file = conf->tables_file,
 		.helper = symbolizer_helper(r->symbolizer),
+		.sideband = r->sideband,
 		.on_stack = on_stack,
 		.data = r,
 	};
@@ -216,6 +222,16 @@ static void hurry(const struct record_conf *conf)
 		(void)setpriority(PRIO_PROCESS, 0, RECORD_NICE);
 }
 
+/* Processes that end before their maps were read are known by the kernel's events. */
+static void watch(struct recording *r)
+{
+	int e = sideband_new(&r->sideband);
+
+	if (e < 0)
+		log_warn("record", "watch processes begin and map code", e,
+			"hint=\"what ends within milliseconds has no names\"");
+}
+
 /* Everything up to the first sample. Signals are blocked from here on, so none is missed. */
 static int prepare(struct recording *r)
 {
@@ -226,6 +242,8 @@ static int prepare(struct recording *r)
 	int e = loop_new(&r->loop);
 
 	hurry(conf);
+	watch(r);
+	symbolizer.sideband = r->sideband;
 	if (e == 0)
 		e = add_signals(r);
 	if (e == 0)
@@ -364,6 +382,7 @@ static int collect_results(
 			},
 			&s->profile);
 	s->symbols = symbolizer_stats(r->symbolizer);
+	s->own_rings_bytes = sideband_bytes(r->sideband);
 	s->symbols.kernel_frames += s->profile.kernel_frames;
 	return e;
 }

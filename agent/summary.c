@@ -139,6 +139,12 @@ int summary_facts(const struct summary *s, struct profile *p)
 	if (s->symbols.debug_unreadable)
 		r |= profile_set_factf(p, "debug_unreadable", "%llu",
 			(unsigned long long)s->symbols.debug_unreadable);
+	if (s->symbols.processes_past)
+		r |= profile_set_factf(
+			p, "processes_past", "%llu", (unsigned long long)s->symbols.processes_past);
+	if (s->symbols.processes_gone)
+		r |= profile_set_factf(
+			p, "processes_gone", "%llu", (unsigned long long)s->symbols.processes_gone);
 	if (s->fault[0])
 		r |= profile_set_fact(p, "fault", s->fault);
 	return r ? -ENOMEM : 0;
@@ -255,6 +261,7 @@ static cJSON *json_symbols(const struct summary *s)
 	put(o, "helper_restarts", y->helper_restarts);
 	put(o, "lines_restarts", y->lines_restarts);
 	put(o, "processes_gone", y->processes_gone);
+	put(o, "processes_past", y->processes_past);
 	return o;
 }
 
@@ -267,7 +274,7 @@ static cJSON *json_own(const struct summary *s)
 	put(o, "cpu_flush_ns", s->own_cpu_flush_ns);
 	put(o, "rss_peak_bytes", s->own_rss_peak_bytes);
 	put(o, "bpf_memory_bytes", s->totals.bpf_memory_bytes);
-	put(o, "perf_ring_bytes", 0); /* the events have no ring: stacks leave by BPF's */
+	put(o, "perf_ring_bytes", s->own_rings_bytes);
 	put(o, "bpf_run_ns", s->totals.bpf_run_ns);
 	put(o, "bpf_run_count", s->totals.bpf_run_count);
 	return o;
@@ -465,8 +472,10 @@ static void text_own(const struct summary *s, struct buf *out)
 	if (t->bpf_run_count)
 		(void)buf_printf(out, "; BPF %s in %llu runs", str_human_ns(t->bpf_run_ns, a),
 			(unsigned long long)t->bpf_run_count);
-	(void)buf_printf(out, "\n  own memory %s resident at most, %s in the kernel\n",
-		str_human_bytes(s->own_rss_peak_bytes, a), str_human_bytes(t->bpf_memory_bytes, b));
+	(void)buf_printf(out,
+		"\n  own memory %s resident at most, %s in the kernel, plus perf rings %s\n",
+		str_human_bytes(s->own_rss_peak_bytes, a), str_human_bytes(t->bpf_memory_bytes, b),
+		str_human_bytes(s->own_rings_bytes, c));
 }
 
 /* The buffer keeps its first error, which summary_text returns. */

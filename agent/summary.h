@@ -35,6 +35,7 @@ struct summary {
 	const struct collect_cpu *cpus;
 	size_t cpu_count;
 	uint64_t own_cpu_start_ns, own_cpu_window_ns, own_cpu_flush_ns, own_rss_peak_bytes;
+	uint64_t own_rings_bytes; /* of perf events */
 	struct summary_window *windows;
 	size_t window_count;
 	char profile_sha256[FILE_SHA256_HEX];

@@ -289,6 +289,10 @@ static int symbolize_address(struct symbolizer *s, struct symbolize_entry *e, ui
 		f ? symbolize_lookup(s, f, symbolize_offset(r, address)) : NULL;
 	char label[SYMBOLIZE_LABEL_SIZE];
 
+	if (e && e->is_gone && e->maps.count == 0) {
+		frame.name = "[exited]";
+		frame.name_size = strlen("[exited]");
+	}
 	s->stats.frames++;
 	if (symbol && symbol->name_count > 0) {
 		s->stats.resolved++;

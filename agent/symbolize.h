@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/sideband.h"
 #include "prof/profile.h"
 
 struct symbolizer;
@@ -33,6 +34,7 @@ struct symbolizer_options {
 	uint32_t lines_memory_mb;   /* RLIMIT_DATA of the helper for lines; 0: 64 */
 	uint32_t helper_timeout_ms; /* per request; 0: 5000 */
 	enum symbolizer_lines lines;
+	struct sideband *sideband; /* stays the caller's; NULL: who is gone is not named */
 	bool keep_pc; /* seeded fault for the lab's selftest: do not subtract 1 from return
 			 addresses */
 };
@@ -41,6 +43,7 @@ struct symbolizer_process {
 	uint32_t tgid;
 	uint64_t start_ns; /* as in struct stack_key */
 	uint32_t exec_id;
+	uint64_t seen_ns; /* CLOCK_MONOTONIC: when it had this image; 0: not known */
 };
 
 struct symbolizer_stats {
@@ -48,6 +51,7 @@ struct symbolizer_stats {
 	uint64_t inlined;                      /* further frames of these, by inlining */
 	uint64_t kernel_frames, kernel_unresolved;
 	uint64_t files, files_failed, helper_restarts, processes_gone;
+	uint64_t processes_past;           /* gone, too, but known by the kernel's events */
 	uint64_t requests, lines_requests; /* to the helpers */
 	uint64_t lines_failed;             /* files whose DWARF gave nothing */
 	uint64_t debug_unreadable;         /* of these, in a form that cannot be read */

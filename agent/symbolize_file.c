@@ -210,7 +210,7 @@ struct symbolize_file *symbolize_file_open(
 		struct symbolize_file *f = &s->files[slot - 1];
 		uint64_t now_ns = loop_now_ns();
 
-		if (f->fd >= 0 &&
+		if (f->fd >= 0 && procfs_is_generation(f->fd, r) &&
 			(now_ns - f->checked_ns < NSEC_PER_SEC ||
 				(fstat(f->fd, &st) == 0 && symbolize_file_is_same(f, &st)))) {
 			if (now_ns - f->checked_ns >= NSEC_PER_SEC) {

@@ -17,7 +17,8 @@
 #include "base/map.h"
 
 enum {
-	SYMBOLIZE_PROCESSES_MAX = 2048,
+	SYMBOLIZE_PROCESSES_MAX = 16384,    /* as many as there may be stacks */
+	SYMBOLIZE_MAPS_SIZE_MAX = 16 << 20, /* of their mappings */
 	SYMBOLIZE_FILES_BITS = 12,
 	SYMBOLIZE_FILES_MAX = 1 << SYMBOLIZE_FILES_BITS,
 	SYMBOLIZE_FDS_MAX = 400,           /* below the usual soft limit of 1,024 */
@@ -57,6 +58,9 @@ struct symbolize_entry { /* one process identity */
 	uint64_t used;
 	uint64_t read_ns;
 	uint64_t refresh_ns; /* how long to wait before the next reading */
+	uint64_t cost_ns;    /* of the last one */
+	bool is_refreshed;   /* once at least */
+	bool is_gone;        /* nothing can be read of it any more; maps has what is known */
 	bool is_used;
 };
 
@@ -91,6 +95,8 @@ struct symbolizer {
 
 	struct symbolize_entry *entries; /* SYMBOLIZE_PROCESSES_MAX */
 	struct map *entry_map;           /* process key -> slot + 1 */
+	size_t entry_next;               /* where the search for a free slot begins */
+	size_t maps_size;                /* bytes of all entries' maps */
 
 	struct symbolize_file *files; /* SYMBOLIZE_FILES_MAX */
 	struct map *file_map;         /* device, inode -> slot + 1 */
@@ -123,8 +129,9 @@ void symbolize_process_done(struct symbolizer *s);
 struct symbolize_entry *symbolize_process_get(
 	struct symbolizer *s, const struct symbolizer_process *p);
 /*
- * Reads the maps again: soon after the process was first seen, when it may still be loading, then
- * ever more rarely, down to once per second. True when they were read.
+ * Reads the maps again: when events say that there is more, as often as that is cheap; else soon after
+ * the process was first seen, when it may still be loading, then ever more rarely, down to once per
+ * second. True when they were read.
  */
 bool symbolize_process_refresh(struct symbolizer *s, struct symbolize_entry *e);
 /* The region's open file, or NULL: not a file, or it cannot be opened. */

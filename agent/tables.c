@@ -58,7 +58,7 @@ static bool tables_miss_chunk(struct tables *t, const struct table_miss *m)
 	if (tables_dir_get(t, m->dir) > TABLE_WANTED)
 		return true;
 	if (f->fd < 0)
-		tables_process_reopen(t, &m->process, m->pc, f);
+		tables_process_reopen(t, m, f);
 	if (f->fd < 0) {
 		tables_dir_set(t, m->dir, TABLE_BROKEN);
 		t->stats.chunks_broken++;
@@ -77,9 +77,9 @@ bool tables_miss(struct tables *t, const struct table_miss *m)
 	t->stats.misses++;
 	switch (m->kind) {
 	case TABLE_MISS_PROCESS:
-		return tables_process_get(t, &m->process) != NULL;
+		return tables_process_get(t, &m->process, m->seen_ns) != NULL;
 	case TABLE_MISS_MAPPING:
-		p = tables_process_get(t, &m->process);
+		p = tables_process_get(t, &m->process, m->seen_ns);
 		return p && tables_process_reread(t, p, m->pc);
 	case TABLE_MISS_CHUNK:
 		return tables_miss_chunk(t, m);

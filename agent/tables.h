@@ -21,6 +21,7 @@
 
 #include "agent/bpf/table.h"
 #include "agent/helper.h"
+#include "agent/sideband.h"
 #include "base/buf.h"
 
 struct tables;
@@ -29,10 +30,11 @@ enum { TABLES_BUDGET_MB_DEFAULT = 24, TABLES_BUDGET_MB_MIN = 1 };
 
 /* The kernel's side, as descriptors of maps that stay the caller's. */
 struct tables_maps {
-	int slabs;     /* ARRAY_OF_MAPS of TABLE_SLABS_MAX mmapable arrays of TABLE_SLAB_SIZE */
-	int dirs;      /* mmapable ARRAY of one value, u32[TABLE_DIRS_MAX] */
-	int rules;     /* mmapable ARRAY of TABLE_RULES_MAX struct unwind_rule */
-	int procs;     /* HASH of struct process_key -> struct table_process */
+	int slabs; /* ARRAY_OF_MAPS of TABLE_SLABS_MAX mmapable arrays of TABLE_SLAB_SIZE */
+	int dirs;  /* mmapable ARRAY of one value, u32[TABLE_DIRS_MAX] */
+	int rules; /* mmapable ARRAY of TABLE_RULES_MAX struct unwind_rule */
+	int procs; /* HASH of struct process_key -> struct table_process */
+	struct sideband *sideband; /* the kernel's events; NULL: of who is gone nothing is known */
 	int slab_used; /* mmapable ARRAY of one u32[TABLE_SLABS_MAX]: seconds of CLOCK_MONOTONIC */
 };
 

@@ -265,7 +265,8 @@ uint32_t tables_file_get(
 		return r->end - r->start == t->vdso_size ? t->vdso : 0;
 	uint32_t at = tables_file_by_inode(t, &key);
 
-	if (at != 0 && tables_file_is_same(&t->files[at - 1])) {
+	if (at != 0 && tables_file_is_same(&t->files[at - 1]) &&
+		procfs_is_generation(t->files[at - 1].fd, r)) {
 		t->files[at - 1].used = ++t->tick;
 		return at;
 	}

@@ -86,11 +86,15 @@ struct tables_process {
 	struct process_key key;
 	bool is_used;
 	bool is_gone; /* or an older image of a process that is there; forgotten at the next tick */
-	bool is_warm; /* from the recording before, which may have known it by another exec_id */
+	bool is_past; /* gone, and its list is from events */
+	bool is_tried; /* a gone one's list */
+	bool is_warm;  /* from the recording before, which may have known it by another exec_id */
 	uint32_t list; /* handle; 0: none */
 	uint32_t generation;
 	uint32_t next;
-	uint64_t sequence; /* order of first sight */
+	uint64_t sequence;         /* order of first sight */
+	uint64_t seen_ns;          /* the last time that it is known to have had this image */
+	uint64_t read_ns, cost_ns; /* of the last reading */
 	uint64_t backoff_ns;
 	uint64_t final_until_ns;
 };
@@ -196,13 +200,16 @@ bool tables_list_holds(const struct tables *t, uint32_t list, uint64_t pc);
 /* --- tables_process.c --- */
 int tables_process_init(struct tables *t);
 void tables_process_done(struct tables *t);
-/* The process, read now if it is new or wants a list; NULL: no room. */
-struct tables_process *tables_process_get(struct tables *t, const struct process_key *key);
+/*
+ * The process, read now if it is new or wants a list; NULL: no room. seen_ns: a time at which it had this
+ * image, CLOCK_MONOTONIC; 0: not known.
+ */
+struct tables_process *tables_process_get(
+	struct tables *t, const struct process_key *key, uint64_t seen_ns);
 /* A pc in no mapping. True: the mappings are others now, or it is known that they are not. */
 bool tables_process_reread(struct tables *t, struct tables_process *p, uint64_t pc);
-/* Opens the file of the mapping that holds pc, if it is f. */
-void tables_process_reopen(
-	struct tables *t, const struct process_key *key, uint64_t pc, struct tables_file *f);
+/* Opens the file of the mapping that holds the miss's pc, if it is f. */
+void tables_process_reopen(struct tables *t, const struct table_miss *m, struct tables_file *f);
 void tables_process_take_back(struct tables *t, uint32_t slab);
 void tables_process_tick(struct tables *t);
 

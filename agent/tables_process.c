@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "agent/process_maps.h"
 #include "agent/procfs.h"
 #include "agent/tables_internal.h"
 #include "base/def.h"
@@ -136,19 +137,33 @@ static struct tables_process *tables_process_add(struct tables *t, const struct 
 	return p;
 }
 
-/* Replaces its list by what /proc says now; keeps the old one if it says nothing. */
+static struct process_maps_ask tables_process_ask(
+	const struct tables *t, const struct process_key *key, uint64_t seen_ns)
+{
+	return (struct process_maps_ask){.sideband = t->maps.sideband,
+		.tgid = key->tgid,
+		.start_ns = key->start_ns,
+		.seen_ns = seen_ns};
+}
+
+/* Replaces its list by what it has mapped now, or had last; keeps the old one if that is not known. */
 static int tables_process_load(struct tables *t, struct tables_process *p)
 {
+	struct process_maps_ask ask = tables_process_ask(t, &p->key, p->seen_ns);
 	_cleanup_(maps_done) struct maps m;
+	_cleanup_(closep) int fd = -1;
 	uint32_t old = p->list;
+	bool is_past = false;
 
 	maps_init(&m);
-	_cleanup_(closep) int fd = procfs_open(p->key.tgid, p->key.start_ns);
-	if (fd < 0)
-		return fd;
-	int r = procfs_read_maps(fd, &m);
+	ask.is_over = p->is_gone;
+	p->read_ns = loop_now_ns();
+	p->is_tried = true;
+	int r = process_maps_read(&ask, &m, &fd, &is_past);
 	if (r < 0)
 		return r;
+	p->is_past = is_past;
+	p->is_gone = is_past || p->is_gone;
 	uint32_t list = tables_list_get(t, fd, &m);
 
 	/* Making one may have taken the old one's slab. */
@@ -161,16 +176,23 @@ static int tables_process_load(struct tables *t, struct tables_process *p)
 	return list == 0 ? -ENOSPC : r;
 }
 
-struct tables_process *tables_process_get(struct tables *t, const struct process_key *key)
+struct tables_process *tables_process_get(
+	struct tables *t, const struct process_key *key, uint64_t seen_ns)
 {
 	struct tables_process *p = tables_process_find(t, key);
+	int r = 0;
 
 	if (!p)
 		p = tables_process_add(t, key);
 	if (!p)
 		return NULL;
-	int r = p->is_gone ? -ESRCH : p->list == 0 ? tables_process_load(t, p) : 0;
-
+	p->seen_ns = MAX(p->seen_ns, seen_ns);
+	if (p->is_gone && p->is_tried)
+		r = p->is_past ? 0 : -ESRCH;
+	else if (p->list == 0)
+		r = tables_process_load(t, p);
+	if (p->is_past)
+		p->final_until_ns = UINT64_MAX;
 	if (r == -ESRCH) {
 		/* Its stacks are walked by what is known, without waiting for more. */
 		p->is_gone = true;
@@ -188,36 +210,47 @@ struct tables_process *tables_process_get(struct tables *t, const struct process
 
 bool tables_process_reread(struct tables *t, struct tables_process *p, uint64_t pc)
 {
+	struct process_maps_ask ask = tables_process_ask(t, &p->key, p->seen_ns);
 	uint64_t start_ns = loop_now_ns();
 
-	if (start_ns < p->final_until_ns || p->is_gone)
+	if (p->is_gone)
 		return true;
+	/* Events may say that there is more before the time has come; what a reading costs holds. */
+	if (start_ns < p->final_until_ns &&
+		(start_ns < p->read_ns + TABLES_COST_FACTOR * p->cost_ns ||
+			!process_maps_is_outdated(&ask, p->read_ns)))
+		return true;
+	uint32_t old = p->list;
 	int r = tables_process_load(t, p);
 	uint64_t now_ns = loop_now_ns();
 	uint64_t wait_ns = TABLES_COST_FACTOR * (now_ns - start_ns);
 
-	if (r == 0 && tables_list_holds(t, p->list, pc)) {
+	p->cost_ns = now_ns - start_ns;
+
+	/* One that has other mappings now is still loading. */
+	if (r == 0 && (p->list != old || tables_list_holds(t, p->list, pc))) {
 		p->backoff_ns = 0;
 	} else {
 		p->backoff_ns = MAX(2 * p->backoff_ns, TABLES_BACKOFF_MIN_NS);
 		p->backoff_ns = MIN(p->backoff_ns, TABLES_BACKOFF_MAX_NS);
 		wait_ns = MAX(wait_ns, p->backoff_ns);
 	}
-	p->final_until_ns = now_ns + wait_ns;
+	p->final_until_ns = p->is_gone ? UINT64_MAX : now_ns + wait_ns;
 	(void)tables_show_process(t, p); /* or it goes on to be missed */
 	return true;
 }
 
-void tables_process_reopen(
-	struct tables *t, const struct process_key *key, uint64_t pc, struct tables_file *f)
+void tables_process_reopen(struct tables *t, const struct table_miss *miss, struct tables_file *f)
 {
+	struct process_maps_ask ask = tables_process_ask(t, &miss->process, miss->seen_ns);
 	_cleanup_(maps_done) struct maps m;
+	_cleanup_(closep) int fd = -1;
+	bool is_past = false;
 
 	maps_init(&m);
-	_cleanup_(closep) int fd = procfs_open(key->tgid, key->start_ns);
-	if (fd < 0 || procfs_read_maps(fd, &m) < 0)
+	if (process_maps_read(&ask, &m, &fd, &is_past) < 0)
 		return;
-	const struct maps_region *r = maps_find(&m, pc);
+	const struct maps_region *r = maps_find(&m, miss->pc);
 	if (r && r->inode == f->key.inode && r->kind == MAPS_FILE)
 		(void)tables_file_get(t, fd, &m, r); /* opens f, or finds that it is another now */
 }

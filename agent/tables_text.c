@@ -126,7 +126,7 @@ static void tables_warm_process(struct tables *t, const struct tables_line *l)
 		l->fields[2] > UINT32_MAX)
 		return;
 
-	struct tables_process *p = tables_process_get(t, &key);
+	struct tables_process *p = tables_process_get(t, &key, 0);
 
 	if (p) /* else there is nothing to warm */
 		p->is_warm = true;

@@ -139,7 +139,7 @@ static int make(const struct conf *conf, const char *version)
 		result.samples_lost += s.totals.losses[i].samples;
 	result.cpu_ns = own_cpu_ns(0);
 	result.rss_peak_bytes = own_rss_peak_bytes();
-	result.kernel_bytes = s.totals.bpf_memory_bytes;
+	result.kernel_bytes = s.totals.bpf_memory_bytes + s.own_rings_bytes;
 	return file_write_all(STDOUT_FILENO, &result, sizeof(result));
 }
 

@@ -115,6 +115,18 @@ static __always_inline bool in_window(__u64 now)
  * ---- Stacks
  */
 
+/*
+ * In the middle of exec: the new memory is there, but the registers are still those of the program before,
+ * whose code is not mapped any more. There is no user part. (fs/binfmt_elf.c sets end_code when all is
+ * mapped, right before the new registers; a fork's is its parent's.)
+ */
+static __always_inline bool is_loading(struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+
+	return mm && mm->end_code == 0;
+}
+
 /* Where the user part begins. False: a 32-bit program, whose frames are others; its pc only. */
 static __always_inline bool take_registers(
 	struct bpf_perf_event_data *ctx, struct scratch *s, struct task_struct *task)
@@ -135,7 +147,7 @@ static __always_inline bool take_registers(
 
 		/* Left zero when it fails, which ends the stack as NO_USER. */
 		__builtin_memset(&s->regs, 0, sizeof(s->regs));
-		if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0)
+		if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0 && !is_loading(task))
 			(void)bpf_probe_read_kernel(&s->regs, sizeof(s->regs), saved);
 		ARCH_COPY_REGS(u->regs, s->regs);
 		u->pc = ARCH_PC(s->regs);
@@ -177,7 +189,7 @@ static __always_inline void take_stack(struct bpf_perf_event_data *ctx, struct s
 	if (unwind_is_user(s->walk.state.pc))
 		walk_user(s, by_tables, has_tables);
 	else
-		s->walk.end = SAMPLE_END_NO_USER;
+		s->walk.end = is_loading(task) ? SAMPLE_END_ROOT : SAMPLE_END_NO_USER;
 }
 
 static __always_inline void fill_names(struct stack_record *r, struct task_struct *task)
@@ -277,6 +289,7 @@ static __always_inline void sample(struct bpf_perf_event_data *ctx, struct cpu_c
 		bpf_loop(sample_turns, turn, 0, 0);
 	fill_names(&s->record, task);
 	s->record.cgroup_id = bpf_get_current_cgroup_id();
+	s->record.seen_ns = now;
 	take_stack(ctx, s, task, by_tables);
 	if (by_tables && s->walk.end == UNWIND_MISS) {
 		/* The walk has changed the registers. */

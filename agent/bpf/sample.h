@@ -92,6 +92,7 @@ struct stack_record {
 	__u32 end;      /* enum sample_end */
 	__u32 flags;    /* STACK_RECORD_KTHREAD; STACK_RECORD_INTERRUPTED: user frame 0 was
 			   interrupted, not called (no pc-1) */
+	__u64 seen_ns;  /* when the sample was taken that sent this; CLOCK_MONOTONIC */
 	__u64 frames[]; /* kernel_count kernel frames, then user_count user frames, leaf first */
 };
 
@@ -176,8 +177,8 @@ struct name_batch {
 
 _Static_assert(sizeof(struct stack_key) == 32, "stack_key is shared with BPF");
 _Static_assert(sizeof(struct stack_value) == 24, "stack_value is shared with BPF");
-_Static_assert(
-	sizeof(struct stack_record) == 32 + 16 + 16 + 8 + 16, "stack_record is shared with BPF");
+_Static_assert(sizeof(struct stack_record) == 32 + 16 + 16 + 8 + 16 + 8,
+	"stack_record is shared with BPF");
 _Static_assert(
 	sizeof(struct cpu_counts) == 40 + 48 + 8 + 104 + 80 + 24, "cpu_counts is shared with BPF");
 _Static_assert(sizeof(struct resume_counts) == 24 + 104 + 80, "resume_counts is shared with BPF");

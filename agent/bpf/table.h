@@ -153,6 +153,7 @@ struct table_miss {
 	__u32 dir;   /* TABLE_MISS_CHUNK: index of the directory entry */
 	__u32 chunk; /* TABLE_MISS_CHUNK: the file's chunk, vaddr >> 16 */
 	__u32 pad;
+	__u64 seen_ns; /* of the sample that lacks it, CLOCK_MONOTONIC */
 };
 
 enum {
@@ -168,6 +169,6 @@ _Static_assert(sizeof(struct table_chunk) == 8, "table_chunk is shared with BPF"
 _Static_assert(sizeof(struct table_mapping) == 40, "table_mapping is shared with BPF");
 _Static_assert(sizeof(struct process_key) == 16, "process_key is shared with BPF");
 _Static_assert(sizeof(struct table_process) == 24, "table_process is shared with BPF");
-_Static_assert(sizeof(struct table_miss) == 40, "table_miss is shared with BPF");
+_Static_assert(sizeof(struct table_miss) == 48, "table_miss is shared with BPF");
 
 #endif

@@ -80,6 +80,7 @@ struct bpf_perf_event_data {
 
 struct mm_struct {
 	unsigned long task_size;
+	unsigned long end_code;
 };
 
 struct vm_unmapped_area_info {

@@ -187,6 +187,7 @@ static __always_inline void walk_user(struct scratch *s, bool by_tables, bool ha
 		u->miss.process.start_ns = s->record.key.start_ns;
 		u->miss.process.tgid = s->record.key.tgid;
 		u->miss.process.exec_id = s->record.key.exec_id;
+		u->miss.seen_ns = s->record.seen_ns;
 		p = bpf_map_lookup_elem(&procs, &u->miss.process);
 		if (!p) {
 			u->miss.kind = TABLE_MISS_PROCESS;

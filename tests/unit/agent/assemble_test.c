@@ -81,7 +81,7 @@ Test(assemble, a_count_becomes_a_sample_and_a_lost_stack_says_so)
 	cr_assert_eq(profile_sample_count(p), 2);
 	cr_assert(profile_sample_at(p, 0, &s));
 	cr_assert_eq(s.frame_count, 2);
-	cr_assert_str_eq(frame_name(p, &s, 0), "[unknown]");
+	cr_assert_str_eq(frame_name(p, &s, 0), "[exited]");
 	cr_assert_str_eq(frame_name(p, &s, 1), "[truncated: no frame pointer]");
 	cr_assert_eq(s.values[0], 3);
 	cr_assert_eq(s.values[1], 300);

@@ -324,7 +324,7 @@ Test(symbolize, counts_a_process_that_was_gone_before_it_was_seen)
 	struct symbolizer_process p = {.tgid = (uint32_t)child};
 	symbolizer_see(t.s, &p, &pc, 1);
 	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, FRAMES_MAX, t.frames), 1);
-	cr_assert_str_eq(name_at(&t, 0), "[unknown]");
+	cr_assert_str_eq(name_at(&t, 0), "[exited]");
 	cr_assert_eq(symbolizer_stats(t.s).processes_gone, 1);
 }
 
@@ -338,7 +338,7 @@ Test(symbolize, a_reused_pid_is_another_process)
 	/* One second after boot: certainly not when this test started. */
 	struct symbolizer_process p = {.tgid = t.self.tgid, .start_ns = 1000000000};
 	cr_assert_eq(symbolizer_user(t.s, t.profile, &p, &pc, 1, false, FRAMES_MAX, t.frames), 1);
-	cr_assert_str_eq(name_at(&t, 0), "[unknown]");
+	cr_assert_str_eq(name_at(&t, 0), "[exited]");
 	cr_assert_eq(symbolizer_stats(t.s).processes_gone, 1);
 }
 
