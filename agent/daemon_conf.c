@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "agent/containers.h"
+#include "agent/debug_files.h"
 #include "agent/events.h"
 #include "agent/record.h"
 #include "agent/service.h"
@@ -75,6 +76,8 @@ const struct opt_spec daemon_conf_specs[] = {
 	{"container-runtime", 0, OPT_STR, AT(container_runtime), .arg = "HOW", .def = "auto",
 		.help = "who names containers: auto (containerd, CRI-O, Docker, Podman), off, or "
 			"the\npath of a socket"},
+	{"debug-dir", 0, OPT_STR_LIST, AT(debug_dirs), .arg = "DIR",
+		.help = "where separate debug files are, in place of /usr/lib/debug"},
 	{"seed", 0, OPT_U64, AT(seed), .arg = "N", .def = "0",
 		.help = "of all that is drawn (jitter, sampling periods); 0: another one each "
 			"start"},
@@ -238,10 +241,23 @@ static int check_runtime(const struct opts *o, const struct daemon_conf *c, stru
 	return -EINVAL;
 }
 
+static int check_debug_dirs(const struct opts *o, const struct daemon_conf *c, struct buf *why)
+{
+	const char *complaint = debug_files_complaint(c->debug_dirs.str, c->debug_dirs.count);
+
+	if (!complaint)
+		return 0;
+	append_place_of(o, c, "debug-dir", c->debug_dirs.str[0], why);
+	(void)buf_append_str(why, complaint);
+	return -EINVAL;
+}
+
 static int check(const struct opts *o, struct daemon_conf *c, struct buf *why)
 {
 	int r = check_url(o, c, why);
 
+	if (r == 0)
+		r = check_debug_dirs(o, c, why);
 	if (r == 0)
 		r = check_names(o, c, why);
 	if (r == 0)

@@ -101,6 +101,8 @@ static int fill(struct arguments *a, const struct recorder_request *q)
 	add_option(a, "view", c->view);
 	add_option(a, "recording", q->recording);
 	add_filter(a, &c->filter);
+	for (size_t i = 0; i < q->conf->debug_dirs.count; i++)
+		add_option(a, "debug-dir", q->conf->debug_dirs.str[i]);
 	for (size_t i = 0; i < q->conf->service_rules.count; i++)
 		add_option(a, "service-rule", q->conf->service_rules.str[i]);
 	return a->is_full ? -E2BIG : 0;

@@ -253,8 +253,10 @@ int helper_identity_serve(int socket, const void *data, size_t size, int fd)
 		  : helper_identity_answer_put(&b, q.sequence, &id);
 	if (r < 0)
 		return r;
+	struct iovec iov = {.iov_base = b.data, .iov_len = b.size};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 	do {
-		n = send(socket, b.data, b.size, MSG_NOSIGNAL);
+		n = sendmsg(socket, &message, MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
 }

@@ -236,8 +236,10 @@ static void watch(struct recording *r)
 static int prepare(struct recording *r)
 {
 	const struct record_conf *conf = r->conf;
-	struct symbolizer_options symbolizer = {
-		.keep_pc = fault_keep_pc(), .lines = (enum symbolizer_lines)conf->lines};
+	struct symbolizer_options symbolizer = {.keep_pc = fault_keep_pc(),
+		.lines = (enum symbolizer_lines)conf->lines,
+		.debug_dirs = conf->debug_dirs.str,
+		.debug_dir_count = conf->debug_dirs.count};
 	struct processes_options processes = conf->processes;
 	int e = loop_new(&r->loop);
 
@@ -510,6 +512,8 @@ int record_profile(
 	conf->unwind = q->unwind;
 	conf->unwind_table_mb = q->unwind_table_mb;
 	conf->lines = (int)q->lines;
+	if (q->debug_dirs)
+		conf->debug_dirs = *q->debug_dirs;
 	conf->tables_file = q->tables_file;
 	conf->container_runtime = q->container_runtime;
 	conf->containers_file = q->containers_file;

@@ -9,6 +9,7 @@
 #include "agent/processes.h"
 #include "agent/summary.h"
 #include "base/buf.h"
+#include "base/opts.h"
 #include "prof/profile.h"
 
 /* RECORD_EXIT_NOTHING: written, but no process matched the filter. */
@@ -36,6 +37,7 @@ struct record_request {
 	enum record_unwind unwind;
 	uint64_t unwind_table_mb;
 	enum symbolizer_lines lines;
+	const struct opt_list *debug_dirs; /* NULL: the usual one */
 	const char *tables_file; /* what unwinding used, from one window to the next; NULL: none */
 	const char *container_runtime, *containers_file; /* see containers.h */
 	struct filter filter;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "agent/debug_files.h"
 #include "agent/events.h"
 #include "agent/fault.h"
 #include "agent/own.h"
@@ -60,6 +61,8 @@ static const struct opt_spec specs[] = {
 		.arg = "HOW", .def = "auto",
 		.help = "who names containers: auto (containerd, CRI-O, Docker, Podman),\n"
 			"off, or the path of a socket"},
+	{"debug-dir", 0, OPT_STR_LIST, offsetof(struct record_conf, debug_dirs), .arg = "DIR",
+		.help = "where separate debug files are, in place of /usr/lib/debug"},
 	{"repeat", 0, OPT_U64, offsetof(struct record_conf, repeat), .arg = "N", .def = "1",
 		.min = 1, .max = 100000,
 		.help = "record N windows, each from loading to unloading;\n"
@@ -241,6 +244,13 @@ static int check(const struct record_conf *conf)
 	}
 	if (!containers_runtime_is_good(conf->container_runtime, &why)) {
 		(void)fprintf(stderr, "flame-agent: --container-runtime: %s\n", buf_str(&why));
+		return RECORD_EXIT_USAGE;
+	}
+	const char *complaint = debug_files_complaint(conf->debug_dirs.str, conf->debug_dirs.count);
+
+	if (complaint) {
+		(void)fprintf(stderr, "flame-agent: --debug-dir '%s': %s\n",
+			conf->debug_dirs.str[0], complaint);
 		return RECORD_EXIT_USAGE;
 	}
 	e = conf->ready_fd > 0 ? preflight_ready_fd((int)conf->ready_fd, &why) : 0;

@@ -24,7 +24,8 @@ struct record_conf {
 	uint64_t threads_max;
 	int unwind; /* enum record_unwind */
 	uint64_t unwind_table_mb;
-	int lines;                                       /* enum symbolizer_lines */
+	int lines; /* enum symbolizer_lines */
+	struct opt_list debug_dirs;
 	const char *tables_file;                         /* NULL: none */
 	const char *container_runtime, *containers_file; /* see containers.h */
 	uint64_t repeat;

@@ -36,6 +36,8 @@ int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
 	if (r == 0)
 		r = symbolize_kernel_init(s);
 	if (r == 0)
+		r = debug_files_new(o->debug_dirs, o->debug_dir_count, &s->debug_files);
+	if (r == 0)
 		r = helper_new(&helper, &s->helper);
 	if (r < 0)
 		return r;
@@ -50,6 +52,7 @@ void symbolizer_free(struct symbolizer *s)
 		return;
 	helper_free(s->helper);
 	helper_free(s->lines);
+	debug_files_free(s->debug_files);
 	symbolize_process_done(s);
 	symbolize_file_done(s);
 	symbolize_cache_done(s);

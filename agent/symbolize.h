@@ -34,7 +34,9 @@ struct symbolizer_options {
 	uint32_t lines_memory_mb;   /* RLIMIT_DATA of the helper for lines; 0: 64 */
 	uint32_t helper_timeout_ms; /* per request; 0: 5000 */
 	enum symbolizer_lines lines;
-	struct sideband *sideband; /* stays the caller's; NULL: who is gone is not named */
+	struct sideband *sideband;     /* stays the caller's; NULL: who is gone is not named */
+	const char *const *debug_dirs; /* where separate debug files are; see debug_files.h */
+	size_t debug_dir_count;
 	bool keep_pc; /* seeded fault for the lab's selftest: do not subtract 1 from return
 			 addresses */
 };

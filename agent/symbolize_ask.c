@@ -158,6 +158,9 @@ static void symbolize_ask_file(struct symbolizer *s, struct symbolize_file *f)
 		.file = f,
 		.handed = {.id = f->id, .fd = f->fd, .debug_fd = -1, .alt_fd = -1}};
 
+	if (f->pending_count > 0 && !symbolize_file_has_failed(f) &&
+		debug_files_find(s->debug_files, s->helper, f->debug, &ask.handed))
+		ask.handed.id = f->id = ++s->file_ids; /* what was answered before is not all */
 	if (f->fd >= 0 && !symbolize_file_has_failed(f))
 		symbolize_ask_tidy(s, f);
 	for (size_t i = 0; i < f->pending_count; i += HELPER_BATCH_MAX) {

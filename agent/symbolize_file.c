@@ -149,6 +149,7 @@ static void symbolize_file_fill(struct symbolizer *s, struct symbolize_file *f,
 	f->is_used = true;
 	f->is_deleted = st->st_nlink == 0;
 	f->failed_ns = 0;
+	f->debug = 0;
 	s->stats.files++;
 }
 
@@ -224,7 +225,10 @@ struct symbolize_file *symbolize_file_open(
 	_cleanup_(closep) int fd = procfs_open_mapped(process_fd, m, r, &st);
 	if (fd < 0)
 		return NULL;
-	return symbolize_file_take(s, &key, &st, &fd);
+	struct symbolize_file *f = symbolize_file_take(s, &key, &st, &fd);
+	if (f && f->debug == 0)
+		f->debug = debug_files_add(s->debug_files, process_fd, maps_path(m, r));
+	return f;
 }
 
 void symbolize_file_add_vdso(struct symbolizer *s)

@@ -10,6 +10,7 @@
 #ifndef AGENT_SYMBOLIZE_INTERNAL_H
 #define AGENT_SYMBOLIZE_INTERNAL_H
 
+#include "agent/debug_files.h"
 #include "agent/helper.h"
 #include "agent/maps.h"
 #include "agent/symbolize.h"
@@ -47,6 +48,7 @@ struct symbolize_file {
 	uint64_t used;        /* tick of the last use */
 	uint64_t checked_ns;  /* last fstat */
 	uint64_t failed_ns;   /* 0: not failed */
+	uint64_t debug;       /* number of debug_files.h; 0: none */
 	uint64_t no_lines_id; /* equal to id: it has no DWARF that helps */
 	uint64_t *pending;    /* offsets to ask for */
 	size_t pending_count, pending_allocated;
@@ -91,6 +93,7 @@ struct symbolizer {
 	struct symbolizer_stats stats;
 	struct helper *helper;
 	struct helper *lines; /* NULL: not needed so far */
+	struct debug_files *debug_files;
 	uint64_t tick;
 
 	struct symbolize_entry *entries; /* SYMBOLIZE_PROCESSES_MAX */

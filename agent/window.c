@@ -25,6 +25,7 @@ struct conf {
 	int unwind; /* enum record_unwind */
 	uint64_t unwind_table_mb;
 	int lines; /* enum symbolizer_lines */
+	struct opt_list debug_dirs;
 	const char *service;
 	struct window_labels labels;
 	const char *container_runtime, *containers_file;
@@ -64,6 +65,8 @@ static const struct opt_spec specs[] = {
 	{"containers-file", 0, OPT_STR, offsetof(struct conf, containers_file), .arg = "FILE",
 		.help = "internal"},
 	FILTER_OPTION_ROWS(struct conf, filter_options),
+	{"debug-dir", 0, OPT_STR_LIST, offsetof(struct conf, debug_dirs), .arg = "DIR",
+		.help = "where separate debug files are"},
 	{"service-rule", 0, OPT_STR_LIST, offsetof(struct conf, service_rules), .arg = "RULE",
 		.help = "internal"},
 	{0},
@@ -115,6 +118,7 @@ static int make(const struct conf *conf, const char *version)
 		.unwind = (enum record_unwind)conf->unwind,
 		.unwind_table_mb = conf->unwind_table_mb,
 		.lines = (enum symbolizer_lines)conf->lines,
+		.debug_dirs = &conf->debug_dirs,
 		.tables_file = conf->tables_file,
 		.container_runtime = conf->container_runtime,
 		.containers_file = conf->containers_file,
