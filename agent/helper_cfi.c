@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-enum { HELPER_CFI_RULE_SIZE = 16, HELPER_CFI_ROW_SIZE = 4, HELPER_CFI_SEGMENT_SIZE = 24 };
+enum { HELPER_CFI_RULE_SIZE = 16, HELPER_CFI_ROW_SIZE = 4, HELPER_CFI_SEGMENT_SIZE = 32 };
 
 static int helper_cfi_put(struct buf *b, uint64_t v, size_t size)
 {
@@ -93,6 +93,7 @@ int helper_cfi_segments_put(struct buf *b, const struct helper_cfi_segments *s)
 		(void)helper_cfi_put(b, s->segments[i].offset, 8);
 		(void)helper_cfi_put(b, s->segments[i].vaddr, 8);
 		(void)helper_cfi_put(b, s->segments[i].size, 8);
+		(void)helper_cfi_put(b, s->segments[i].is_code, 8);
 	}
 	return buf_error(b);
 }
@@ -111,7 +112,9 @@ int helper_cfi_segments_get(struct cursor *c, struct helper_cfi_segments *ret)
 		s.offset = cursor_u64(c);
 		s.vaddr = cursor_u64(c);
 		s.size = cursor_u64(c);
-		if (s.size == 0 || s.offset > UINT64_MAX - s.size || s.vaddr > UINT64_MAX - s.size)
+		s.is_code = cursor_u64(c);
+		if (s.is_code > 1 || s.size == 0 || s.offset > UINT64_MAX - s.size ||
+			s.vaddr > UINT64_MAX - s.size)
 			return -EBADMSG;
 		ret->segments[ret->count++] = s;
 	}

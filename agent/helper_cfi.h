@@ -9,8 +9,8 @@
  * order:
  *	u32 magic "FCA1"   u32 sequence   u32 status   u32 is_last (of this chunk)   u64 chunk
  *	then bytes of a body; the packets of one chunk joined are its body
- * Body of segments: those of the file's PT_LOADs that are executable
- *	u32 count   count x { u64 file offset   u64 vaddr   u64 size in the file }
+ * Body of segments: those of the file's PT_LOADs that have bytes in the file
+ *	u32 count   count x { u64 file offset   u64 vaddr   u64 size in the file   u64 is executable }
  * Body of a chunk
  *	u32 row count   u32 rule count
  *	rule count x { u8 cfa   u8 reg   u8 fp   u8 ra   i32 cfa_offset   i16 fp_offset   i16 ra_offset
@@ -63,6 +63,7 @@ struct helper_cfi_request {
 
 struct helper_cfi_segment {
 	uint64_t offset, vaddr, size;
+	uint64_t is_code; /* 0 or 1 */
 };
 
 struct helper_cfi_segments {
@@ -105,7 +106,7 @@ typedef void helper_cfi_fn(
  */
 int helper_cfi_ask(struct helper *h, int fd, uint64_t file, uint64_t first, size_t count,
 	struct cfi_chunk *scratch, helper_cfi_fn *fn, void *data);
-/* Likewise for the executable segments; *ret is set when *ret_status is HELPER_CFI_OK. */
+/* Likewise for the segments, one executable at least; *ret is set when *ret_status is HELPER_CFI_OK. */
 int helper_cfi_ask_segments(struct helper *h, int fd, uint64_t file,
 	enum helper_cfi_status *ret_status, struct helper_cfi_segments *ret);
 

@@ -214,10 +214,12 @@ static bool helper_cfi_read(int fd, uint64_t offset, void *to, size_t size)
 static enum helper_cfi_status helper_cfi_add_segment(
 	const Elf64_Phdr *p, struct helper_cfi_segments *ret)
 {
-	struct helper_cfi_segment s = {
-		.offset = p->p_offset, .vaddr = p->p_vaddr, .size = p->p_filesz};
+	struct helper_cfi_segment s = {.offset = p->p_offset,
+		.vaddr = p->p_vaddr,
+		.size = p->p_filesz,
+		.is_code = (p->p_flags & PF_X) != 0};
 
-	if (p->p_type != PT_LOAD || (p->p_flags & PF_X) == 0 || s.size == 0)
+	if (p->p_type != PT_LOAD || s.size == 0)
 		return HELPER_CFI_OK;
 	if (s.offset > UINT64_MAX - s.size || s.vaddr > UINT64_MAX - s.size)
 		return HELPER_CFI_BROKEN;
@@ -252,7 +254,10 @@ static enum helper_cfi_status helper_cfi_read_segments(int fd, struct helper_cfi
 		for (size_t k = 0; status == HELPER_CFI_OK && k < count; k++)
 			status = helper_cfi_add_segment(&headers[k], ret);
 	}
-	return status == HELPER_CFI_OK && ret->count == 0 ? HELPER_CFI_NONE_AT_ALL : status;
+	for (size_t i = 0; status == HELPER_CFI_OK && i < ret->count; i++)
+		if (ret->segments[i].is_code)
+			return HELPER_CFI_OK;
+	return status == HELPER_CFI_OK ? HELPER_CFI_NONE_AT_ALL : status;
 }
 
 int helper_cfi_serve(struct helper_cfi_server *s, const void *data, size_t size, int *fd)

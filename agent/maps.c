@@ -20,8 +20,17 @@ void maps_done(struct maps *m)
 	if (!m)
 		return;
 	free(m->regions);
+	free(m->beside);
 	buf_done(&m->names);
 	*m = (struct maps){0};
+}
+
+void maps_drop_beside(struct maps *m)
+{
+	free(m->beside);
+	m->beside = NULL;
+	m->beside_count = 0;
+	m->beside_allocated = 0;
 }
 
 struct maps_text {
@@ -129,6 +138,36 @@ static int maps_name(struct maps *m, const char *path, size_t size, uint32_t *re
 	return e < 0 ? e : maps_add_path(m, path, size, ret);
 }
 
+/* Whether what begins at start is the first that matters behind generated code. */
+static bool maps_is_beside(const struct maps *m, uint64_t start)
+{
+	const struct maps_region *last = m->count > 0 ? &m->regions[m->count - 1] : NULL;
+
+	return last && last->kind == MAPS_ANON && start >= last->end &&
+	       start - last->end <= MAPS_BESIDE_GAP &&
+	       (m->beside_count == 0 || m->beside[m->beside_count - 1].start < last->end) &&
+	       m->beside_count < MAPS_REGIONS_MAX;
+}
+
+static int maps_add_beside(
+	struct maps *m, struct maps_region *r, const char *path, size_t path_size)
+{
+	if (m->beside_count == m->beside_allocated) {
+		size_t allocated = m->beside_allocated ? 2 * m->beside_allocated : 4;
+		struct maps_region *grown = reallocarray(m->beside, allocated, sizeof(*m->beside));
+
+		if (!grown)
+			return -ENOMEM;
+		m->beside = grown;
+		m->beside_allocated = allocated;
+	}
+	int e = maps_add_path(m, path, path_size, &r->path);
+
+	if (e == 0)
+		m->beside[m->beside_count++] = *r;
+	return e == -ENOMEM ? e : 0; /* without a path it is of no use */
+}
+
 /* 0 taken or skipped; -ENOMEM. */
 static int maps_line(struct maps *m, const char *line, size_t size)
 {
@@ -141,7 +180,8 @@ static int maps_line(struct maps *m, const char *line, size_t size)
 	maps_expect(&t, ' ');
 	if (t.failed || t.end - t.pos < 5)
 		goto skip;
-	if (t.pos[2] != 'x')
+	bool is_code = t.pos[2] == 'x';
+	if (!is_code && !maps_is_beside(m, r.start))
 		return 0;
 	t.pos += 4;
 	maps_expect(&t, ' ');
@@ -164,6 +204,8 @@ static int maps_line(struct maps *m, const char *line, size_t size)
 	if (m->count >= MAPS_REGIONS_MAX)
 		goto skip;
 	size_t path_size = (size_t)(t.end - t.pos);
+	if (!is_code)
+		return r.inode == 0 ? 0 : maps_add_beside(m, &r, t.pos, path_size);
 	r.kind = maps_kind_of(&r, t.pos, path_size);
 	int e = maps_reserve(m);
 	if (e == 0)

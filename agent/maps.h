@@ -4,9 +4,9 @@
  *	start-end perm offset major:minor inode   path
  *	7f1c2000-7f1c8000 r-xp 00026000 fe:01 1234                       /usr/lib/libc.so.6
  *
- * Mappings without x are dropped at once: processes with 100,000 mappings exist, and few of them
- * are code. The path is the rest of the line (it may hold spaces, and "(deleted)" as part of the
- * name); only \012 is an escape, for newline.
+ * Mappings without x are dropped at once, but for one behind generated code: processes with 100,000
+ * mappings exist, and few of them are code. The path is the rest of the line (it may hold spaces, and
+ * "(deleted)" as part of the name); only \012 is an escape, for newline.
  *
  * Or from the kernel's events of mapping (sideband.h), one by one: maps_put().
  */
@@ -23,6 +23,7 @@ enum {
 	MAPS_REGIONS_MAX = 16384,   /* executable ones of one process */
 	MAPS_LINES_MAX = 1 << 18,   /* read of one process */
 	MAPS_NAMES_MAX = 1 << 20,   /* bytes of paths of one process */
+	MAPS_BESIDE_GAP = 2 << 20,  /* between such code and the file's next mapping: a huge page */
 	MAPS_LINE_MAX = 4096 + 128, /* longest line that is understood: PATH_MAX and the numbers */
 };
 
@@ -40,6 +41,8 @@ struct maps_region {
 	uint32_t dev_major, dev_minor;
 	uint32_t path; /* offset into names, see maps_path() */
 	uint32_t kind; /* enum maps_kind */
+	/* Where the file is mapped by which procfs_open_mapped() reaches it; 0: at start to end. */
+	uint64_t mapped_start, mapped_end;
 	/* Of an event, else 0: when it was mapped (CLOCK_MONOTONIC), and the inode's generation. */
 	uint64_t told_ns, generation;
 	uint32_t user; /* two fields for the caller; maps_feed and maps_put set 0 */
@@ -52,6 +55,12 @@ struct maps {
 	size_t allocated;
 	size_t lines;   /* seen */
 	size_t skipped; /* malformed, or over a limit */
+	/*
+	 * Behind generated code that may be a copy of a file's text (remapped_text.h): what is mapped of a file
+	 * next, if it is not executable. Sorted.
+	 */
+	struct maps_region *beside;
+	size_t beside_count, beside_allocated;
 	struct buf names;
 };
 
@@ -64,6 +73,7 @@ void maps_done(struct maps *m); /* accepts NULL; usable as cleanup attribute */
  * 0 or -ENOMEM.
  */
 int maps_feed(struct maps *m, const char *text, size_t size, size_t *ret_used);
+void maps_drop_beside(struct maps *m);
 /* Reads an open maps file to its end. 0 or -errno (-ESRCH: the process is gone). */
 int maps_read_fd(struct maps *m, int fd);
 

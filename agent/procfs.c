@@ -160,8 +160,9 @@ int procfs_open_mapped(
 
 	if (r->told_ns != 0)
 		return procfs_find_told(process_fd, m, r, st);
-	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)r->start,
-		(unsigned long long)r->end); /* fits */
+	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx",
+		(unsigned long long)(r->mapped_end ? r->mapped_start : r->start),
+		(unsigned long long)(r->mapped_end ? r->mapped_end : r->end)); /* fits */
 	_cleanup_(closep) int by_map = openat(process_fd, name, O_PATH | O_CLOEXEC);
 	if (by_map >= 0)
 		return procfs_reopen(by_map, st);

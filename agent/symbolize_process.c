@@ -7,6 +7,7 @@
 
 #include "agent/process_maps.h"
 #include "agent/procfs.h"
+#include "agent/remapped_text.h"
 #include "agent/symbolize_internal.h"
 #include "base/def.h"
 #include "base/loop.h"
@@ -82,6 +83,8 @@ static int symbolize_process_load(struct symbolizer *s, struct symbolize_entry *
 	if (is_past)
 		s->stats.processes_past++;
 	e->is_gone = is_past || r == -ESRCH;
+	if (r == 0 && !is_past)
+		remapped_text_find(s->helper, fd, &m);
 	if (r == 0) {
 		s->maps_size -= maps_memory(&e->maps);
 		maps_done(&e->maps);

@@ -226,8 +226,9 @@ static enum tables_file_state tables_file_inspect(struct tables *t, struct table
 	f->segments = calloc(s.count, sizeof(*f->segments));
 	if (!f->segments)
 		return TABLES_FILE_FULL;
-	memcpy(f->segments, s.segments, s.count * sizeof(*f->segments));
-	f->segment_count = s.count;
+	for (size_t i = 0; i < s.count; i++)
+		if (s.segments[i].is_code)
+			f->segments[f->segment_count++] = s.segments[i];
 	return tables_file_place(t, f);
 }
 

@@ -9,6 +9,7 @@
 
 #include "agent/process_maps.h"
 #include "agent/procfs.h"
+#include "agent/remapped_text.h"
 #include "agent/tables_internal.h"
 #include "base/def.h"
 #include "base/loop.h"
@@ -164,6 +165,8 @@ static int tables_process_load(struct tables *t, struct tables_process *p)
 		return r;
 	p->is_past = is_past;
 	p->is_gone = is_past || p->is_gone;
+	if (!is_past)
+		remapped_text_find(t->helper, fd, &m);
 	uint32_t list = tables_list_get(t, fd, &m);
 
 	/* Making one may have taken the old one's slab. */
@@ -250,6 +253,8 @@ void tables_process_reopen(struct tables *t, const struct table_miss *miss, stru
 	maps_init(&m);
 	if (process_maps_read(&ask, &m, &fd, &is_past) < 0)
 		return;
+	if (!is_past)
+		remapped_text_find(t->helper, fd, &m);
 	const struct maps_region *r = maps_find(&m, miss->pc);
 	if (r && r->inode == f->key.inode && r->kind == MAPS_FILE)
 		(void)tables_file_get(t, fd, &m, r); /* opens f, or finds that it is another now */

@@ -7,9 +7,13 @@
  *	-DPART=0	everything (default)	1: the two functions, as a library	2: the program that uses it
  *	-DWHERE=FLAGS	the two functions in a section of their own with these flags
  *	-DLOST		instead of NAME_outer a function that has no caller calls NAME_hot
+ *	-DREMAP=1..3	first moves to memory of its own: the page of the functions; all of the text; and 3: puts
+ *			generated code in the place of the text of filler(), which nobody calls
  *	PROGRAM COMM [once]
  */
 #define _GNU_SOURCE
+#include <link.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -81,6 +85,76 @@ __asm__(".text\n.type lost, @function\nlost:\n"
 #define CALL(n) N(outer)(n)
 #endif
 
+#ifdef REMAP
+enum { PAGE = 4096 };
+
+static int text_of(struct dl_phdr_info *info, size_t size, void *data)
+{
+	uintptr_t *text = data;
+
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type != PT_LOAD || !(p->p_flags & PF_X))
+			continue;
+		text[0] = (info->dlpi_addr + p->p_vaddr) & ~(uintptr_t)(PAGE - 1);
+		text[1] = (info->dlpi_addr + p->p_vaddr + p->p_memsz + PAGE - 1) &
+			  ~(uintptr_t)(PAGE - 1);
+	}
+	return 1; /* the first one is the program */
+}
+
+/* What is at start, in anonymous memory at the same place. */
+static void move(uintptr_t start, uintptr_t end)
+{
+	size_t size = end - start;
+	void *copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memcpy(copy, (void *)start, size);
+	if (mprotect(copy, size, PROT_READ | PROT_EXEC) < 0 ||
+		mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) ==
+			MAP_FAILED)
+		_exit(2);
+}
+
+#if REMAP == 3
+void filler(void);
+__asm__(".text\n.balign 4096\n.type filler, @function\nfiller:\n"
+	".rept 1024\n.byte 0xb8\n.long . - filler\n.byte 0x31, 0xc0, 0xc3\n.endr\n.size filler, . "
+	"- filler\n");
+static unsigned long (*generated)(unsigned long);
+#undef CALL
+#define CALL(n) generated(n)
+#endif
+
+static void remap(void)
+{
+	uintptr_t text[2] = {0};
+
+#if REMAP == 1
+	text[0] = (uintptr_t)N(outer) & ~(uintptr_t)(PAGE - 1);
+	text[1] = text[0] + PAGE;
+#elif REMAP == 2
+	dl_iterate_phdr(text_of, text);
+#else
+	void *place = mmap((void *)filler, PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	if (place != (void *)filler)
+		_exit(2);
+	for (size_t i = 0; i < PAGE; i += 256)
+		memcpy((char *)place + i, (void *)N(hot), 256);
+	if (mprotect(place, PAGE, PROT_READ | PROT_EXEC) < 0)
+		_exit(2);
+	generated = (unsigned long (*)(unsigned long))(void *)((char *)place + 1024);
+	return;
+#endif
+	(void)text_of;
+	move(text[0], text[1]);
+}
+#endif
+
 /* One round: waits for a byte of descriptor fd. */
 __attribute__((noinline, noclone)) static void work(int fd, double seconds)
 {
@@ -98,6 +172,9 @@ __attribute__((noinline, noclone)) static void work(int fd, double seconds)
 int main(int argc, char **argv)
 {
 	prctl(PR_SET_NAME, argc > 1 ? argv[1] : "nobody");
+#ifdef REMAP
+	remap();
+#endif
 	say("up\n");
 	work(3, 0.3);
 	if (argc > 2)

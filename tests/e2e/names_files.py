@@ -3,6 +3,8 @@
 
 names_files.py named FOLDED COMM NAME    its stacks are whole, from _start through main and work to NAME_outer and NAME_hot
 names_files.py lost FOLDED COMM NAME     above the function lost is nothing: it has no caller
+names_files.py generated FOLDED COMM     its code has no name
+names_files.py json FOLDED COMM          most of it is V8's parser of JSON, called from main
 names_files.py watch FILE...             says ready; at the end of its input, whether one of the files was opened
 names_files.py honest FOLDED COMM        whatever is not known, nothing of another file is in its stacks
 """
@@ -63,6 +65,21 @@ def lost(path, comm, name):
             assert frames[0].startswith("[truncated: ") and frames[1:3] == ["lost", name + "_hot"], ";".join(frames)
             seen += ns
     assert seen >= SAMPLED_NS / 2, "%d ns in %s_hot" % (seen, name)
+
+
+def generated(path, comm):
+    seen = 0
+    for frames, ns in stacks(path, comm):
+        assert not any(f == "filler" or f.startswith("[" + comm) for f in frames), ";".join(frames)
+        seen += ns if "[anon]" in frames else 0
+    assert seen >= SAMPLED_NS / 2, "%d ns in generated code" % seen
+
+
+def json(path, comm):
+    found = stacks(path, comm)
+    parser = sum(ns for frames, ns in found if any("JsonParser" in f for f in frames) and frames[0] == "_start")
+    total = sum(ns for _, ns in found)
+    assert parser >= 0.7 * total, "%.1f %% are in the parser, whole" % (100 * parser / total)
 
 
 def watch(*paths):

@@ -8,8 +8,7 @@
 # Lines carry ids of hard cases, see tests/README.md.
 set -u
 cd "$(dirname "$0")/../.." || exit 3
-A=$PWD/${1:-build}/flame-agent
-[ "${1:-build}" = "${1#/}" ] || A=$1/flame-agent
+A=$(realpath "${1:-build}")/flame-agent
 SRC=$PWD/tests/e2e/names_files.c
 T=$(mktemp -d) || exit 3
 bg=()
@@ -122,8 +121,18 @@ start_a19() { # a caller that is in no mapping
 	build "$T/a19" a19 5 -DLOST
 	launch "$T/a19" a19 && heard up 1
 }
+start_remap() { # text that is memory now; the last one's is not text
+	[ "$(uname -m)" = x86_64 ] || { why="filler() is x86-64" && return; }
+	build "$T/remap1" remap1 5 -DREMAP=1 -Wl,-z,noseparate-code
+	build "$T/remap2" remap2 5 -DREMAP=2
+	build "$T/remap3" remap3 5 -DREMAP=3
+	launch "$T/remap1" remap1
+	launch "$T/remap2" remap2
+	launch "$T/remap3" remap3
+	heard up 3
+}
 declare -A ran
-for id in a1 a2 a3 a4 a11 a13 a15 a19; do
+for id in a1 a2 a3 a4 a11 a13 a15 a19 remap; do
 	why=
 	"start_$id"
 	[ -z "$why" ] && ran[$id]=1 || echo "skip ${id^^}: $why"
@@ -140,7 +149,7 @@ record() {
 	local to=$1 fd=$2 ready agent i
 	shift 2
 	mkfifo "$to.ready"
-	timeout 240 "$@" record -q -d 200s -F 499 -o "$to" --ready-fd 9 9>"$to.ready" &
+	timeout 240 "$@" record -q -d 200s -F 499 --stacks-max 131072 -o "$to" --ready-fd 9 9>"$to.ready" &
 	agent=$!
 	bg+=($agent)
 	read -r -n 1 -t 60 ready <"$to.ready"
@@ -176,6 +185,9 @@ has a11 && judge "A11: a second executable segment" named "$F" a11two a11two
 has a13 && judge "A13: a path with space, newline and (deleted)" named "$F" a13 a13
 has a15 && judge "A15: an executable that is a memfd" named "$F" a15 a15
 has a19 && judge "A19: an address in no mapping belongs to no file" lost "$F" a19 a19
+has remap && judge "remapped text: a page of it in anonymous memory" named "$F" remap1 remap1
+has remap && judge "remapped text: all of it in anonymous memory" named "$F" remap2 remap2
+has remap && judge "remapped text: generated code in its place is generated" generated "$F" remap3
 
 # The second round, with the rights of a service that may not read map_files: what is left is paths, and /proc/PID/exe.
 if setpriv --bounding-set=-sys_admin,-checkpoint_restore "$A" record -q -d 1ms -o "$T/probe.folded" 2>/dev/null; then
@@ -199,10 +211,44 @@ if setpriv --bounding-set=-sys_admin,-checkpoint_restore "$A" record -q -d 1ms -
 		wait $watch
 		holds $? "A4: no file of the host was opened for it" "$(cat "$T/opened")"
 	fi
+	has remap && judge "remapped text: the same without map_files" named "$F" remap2 remap2
 	has a15 && judge "A15: the same without map_files" named "$F" a15 a15
 else
 	echo "skip without map_files: recording wants CAP_SYS_ADMIN on this kernel"
 fi
+
+# A program that really does so; it says go on when its text is where it will stay.
+remapped_node() {
+	local node ready agent
+	command -v node >/dev/null || { echo "skip remapped text of node: no node" && return; }
+	mkfifo "$T/node.up" "$T/node.ready" "$T/node.go"
+	node --use-largepages=on -e 'const fs = require("fs"), s = JSON.stringify(Array.from({length: 2000}, (_, i) => ({a: i, b: "x" + i})));
+fs.writeSync(1, "up\n");
+fs.readFileSync(0);
+const end = process.cpuUsage().user + 4e5;
+while (process.cpuUsage().user < end) JSON.parse(s);
+fs.writeSync(1, "done\n");
+fs.readFileSync("/dev/stdin");' >&4 2>"$T/node.err" <"$T/node.go" &
+	node=$!
+	bg+=($node)
+	exec 7>"$T/node.go"
+	heard up 1
+	if ! awk -v exe="$(realpath "$(command -v node)")" '$2 == "r-xp" { if (anon && $6 == exe) found = 1; anon = $6 == "" && was == exe; was = $6 }
+		END { exit !found }' "/proc/$node/maps"; then
+		echo "skip remapped text of node: it stayed where it was: $(head -n 1 "$T/node.err")"
+		return
+	fi
+	"$A" record -q -d 120s -F 499 -p $node -o "$T/node.folded" --ready-fd 9 9>"$T/node.ready" 7>&- &
+	agent=$!
+	bg+=($agent)
+	read -r -n 1 -t 60 ready <"$T/node.ready"
+	exec 7>&-
+	heard "done" 1
+	kill -INT $agent
+	wait $agent
+	judge "remapped text: node on huge pages" json "$T/node.folded" node
+}
+remapped_node
 
 # Where the agent writes somebody else may have put links.
 echo precious >"$T/victim"

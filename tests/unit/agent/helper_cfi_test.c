@@ -170,8 +170,9 @@ Test(helper_cfi, segments_that_wrap_around_are_refused)
 		{.offset = 0, .vaddr = 0, .size = 0},
 		{.offset = UINT64_MAX, .vaddr = 0, .size = 1},
 		{.offset = 0, .vaddr = UINT64_MAX - 1, .size = 2},
+		{.offset = 0, .vaddr = 0, .size = 1, .is_code = 2},
 	};
-	struct helper_cfi_segments s = {.count = 1, .segments = {{1, 2, 3}}};
+	struct helper_cfi_segments s = {.count = 1, .segments = {{1, 2, 3, 1}}};
 	struct helper_cfi_segments r;
 
 	for (size_t i = 0; i <= ARRAY_SIZE(bad); i++) {

@@ -186,3 +186,25 @@ Test(maps, what_fills_leaves_what_is_there)
 	put(&m, 0x18, 0x38, "d", false);
 	cr_assert_eq(m.count, 5);
 }
+
+Test(maps, what_is_mapped_of_a_file_behind_generated_code_is_kept_beside)
+{
+	static const char text[] = "1000-2000 r--p 00000000 08:01 7 /a\n"
+				   "2000-3000 r-xp 00000000 00:00 0 \n"
+				   "3000-4000 rw-p 00000000 00:00 0 \n"
+				   "4000-5000 r--p 00003000 08:01 7 /a\n"
+				   "5000-6000 rw-p 00004000 08:01 7 /a\n"
+				   "6000-7000 r-xp 00000000 00:00 0 \n"
+				   "900000-901000 r--p 00000000 08:01 8 /b\n";
+	_cleanup_(maps_done) struct maps m;
+	size_t used;
+
+	maps_init(&m);
+	cr_assert_eq(maps_feed(&m, text, strlen(text), &used), 0);
+	cr_expect_eq(m.count, 2, "it is no code");
+	cr_assert_eq(m.beside_count, 1, "only the first, and only within a huge page");
+	cr_expect_eq(m.beside[0].start, 0x4000);
+	cr_expect_eq(m.beside[0].offset, 0x3000);
+	cr_expect_str_eq(maps_path(&m, &m.beside[0]), "/a");
+	cr_expect_null(maps_find(&m, 0x4000));
+}
