@@ -199,7 +199,7 @@ static void debug_files_look_in(
 }
 
 /* Below the process's root, then below ours. */
-static void debug_files_look(
+static int debug_files_look(
 	struct debug_files *d, struct helper *h, struct debug_files_file *f, int fd)
 {
 	struct debug_files_search s = {.d = d, .helper = h, .fd = -1};
@@ -207,12 +207,15 @@ static void debug_files_look(
 	int alt_fd = -1;
 
 	f->looked_ns = loop_now_ns();
-	if (fstat(fd, &s.self) < 0 || helper_identify(h, fd, reason, &s.of) < 0)
-		return;
+	if (fstat(fd, &s.self) < 0)
+		return -errno;
+	int r = helper_identify(h, fd, reason, &s.of);
+	if (r < 0)
+		return r == -EKEYREJECTED ? 0 : r;
 	/* It has all there is, or nothing to look by. */
 	if ((s.of.has_symtab && s.of.has_dwarf) ||
 		(s.of.kind != ELF_IDENTITY_GNU && !s.of.has_debuglink))
-		return;
+		return 0;
 	for (size_t i = 0; f->root && i < DEBUG_FILES_ROOTS_MAX; i++)
 		if (d->roots[i].id == f->root)
 			debug_files_look_in(
@@ -223,11 +226,12 @@ static void debug_files_look(
 		debug_files_look_in(&s, host, f->path, &alt_fd);
 	}
 	if (s.fd < 0)
-		return;
+		return 0;
 	f->debug_fd = s.fd;
 	f->alt_fd = alt_fd;
 	d->open_count++;
 	d->stats.found++;
+	return 0;
 }
 
 /* Descriptors are few: what was not used for longest is looked for anew when it is needed. */
@@ -254,14 +258,15 @@ static struct debug_files_file *debug_files_at(struct debug_files *d, uint64_t n
 	return number && f->number == number ? f : NULL;
 }
 
-bool debug_files_find(
+int debug_files_find(
 	struct debug_files *d, struct helper *h, uint64_t number, struct helper_file *f)
 {
 	struct debug_files_file *file = debug_files_at(d, number);
 	bool had_none = false;
+	int r = 0;
 
 	if (!file || f->fd < 0)
-		return false;
+		return 0;
 	file->used = ++d->tick;
 	if (file->looked_ns == 0 ||
 		(file->debug_fd < 0 &&
@@ -269,11 +274,11 @@ bool debug_files_find(
 		had_none = file->looked_ns != 0;
 		if (d->open_count >= DEBUG_FILES_OPEN_MAX)
 			debug_files_close_one(d);
-		debug_files_look(d, h, file, f->fd);
+		r = debug_files_look(d, h, file, f->fd);
 	}
 	f->debug_fd = file->debug_fd;
 	f->alt_fd = file->alt_fd;
-	return had_none && file->debug_fd >= 0;
+	return r < 0 ? r : had_none && file->debug_fd >= 0;
 }
 
 struct debug_files_stats debug_files_stats(const struct debug_files *d)

@@ -58,9 +58,10 @@ uint64_t debug_files_add(struct debug_files *d, int process_fd, const char *path
 /*
  * Sets debug_fd and alt_fd of f to what belongs to the file open as f->fd, or leaves them. number is
  * that of debug_files_add(), 0 finds nothing. Descriptors stay d's and are valid until the next call.
- * True when that is another answer than the last one for number: f needs another id then.
+ * 0; 1 when that is another answer than the last one for number: f needs another id then; or -errno
+ * as of helper_ask(): the helper failed at the file itself.
  */
-bool debug_files_find(
+int debug_files_find(
 	struct debug_files *d, struct helper *h, uint64_t number, struct helper_file *f);
 
 struct debug_files_stats debug_files_stats(const struct debug_files *d);

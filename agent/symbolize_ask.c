@@ -127,6 +127,28 @@ static void symbolize_ask_lines(struct symbolize_ask *ask)
 		symbolize_ask_no_lines(ask, r, reason);
 }
 
+static void symbolize_ask_fail(struct symbolize_ask *ask, int error, const char *reason)
+{
+	struct symbolize_file *f = ask->file;
+
+	f->failed_ns = loop_now_ns();
+	ask->s->stats.files_failed++;
+	log_debug("symbolize", "read symbols", "inode=%llu device=%u:%u error=%d why=\"%s\"",
+		(unsigned long long)f->inode, f->dev_major, f->dev_minor, -error, reason);
+}
+
+/* The file's debug files go with what is asked from now on. */
+static void symbolize_ask_attach(struct symbolize_ask *ask)
+{
+	struct symbolizer *s = ask->s;
+	int r = debug_files_find(s->debug_files, s->helper, ask->file->debug, &ask->handed);
+
+	if (r < 0 && r != -EAGAIN)
+		symbolize_ask_fail(ask, r, "the helper failed at its identity");
+	if (r > 0) /* what was answered before is not all */
+		ask->handed.id = ask->file->id = ++s->file_ids;
+}
+
 /* At most HELPER_BATCH_MAX. */
 static void symbolize_ask_batch(struct symbolize_ask *ask, size_t count)
 {
@@ -144,12 +166,8 @@ static void symbolize_ask_batch(struct symbolize_ask *ask, size_t count)
 	if (r == 0 && ask->line_count > 0 && (flags & HELPER_FILE_HAS_DWARF) &&
 		f->no_lines_id != f->id)
 		symbolize_ask_lines(ask);
-	if (r == 0 || r == -EAGAIN)
-		return;
-	f->failed_ns = loop_now_ns();
-	ask->s->stats.files_failed++;
-	log_debug("symbolize", "read symbols", "inode=%llu device=%u:%u error=%d why=\"%s\"",
-		(unsigned long long)f->inode, f->dev_major, f->dev_minor, -r, reason);
+	if (r < 0 && r != -EAGAIN)
+		symbolize_ask_fail(ask, r, reason);
 }
 
 static void symbolize_ask_file(struct symbolizer *s, struct symbolize_file *f)
@@ -158,9 +176,8 @@ static void symbolize_ask_file(struct symbolizer *s, struct symbolize_file *f)
 		.file = f,
 		.handed = {.id = f->id, .fd = f->fd, .debug_fd = -1, .alt_fd = -1}};
 
-	if (f->pending_count > 0 && !symbolize_file_has_failed(f) &&
-		debug_files_find(s->debug_files, s->helper, f->debug, &ask.handed))
-		ask.handed.id = f->id = ++s->file_ids; /* what was answered before is not all */
+	if (f->fd >= 0 && f->pending_count > 0 && !symbolize_file_has_failed(f))
+		symbolize_ask_attach(&ask);
 	if (f->fd >= 0 && !symbolize_file_has_failed(f))
 		symbolize_ask_tidy(s, f);
 	for (size_t i = 0; i < f->pending_count; i += HELPER_BATCH_MAX) {

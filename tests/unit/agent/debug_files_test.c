@@ -89,7 +89,7 @@ static void finds_as(struct places *p, int process_fd, const char *program, cons
 
 	cr_assert_geq(fd, 0);
 	cr_assert_neq(number, 0);
-	cr_assert_not(debug_files_find(p->d, p->h, number, &f));
+	cr_assert_eq(debug_files_find(p->d, p->h, number, &f), 0);
 	if (!expected)
 		cr_assert_lt(f.debug_fd, 0, "%s has a debug file", program);
 	else
@@ -258,7 +258,7 @@ Test(debug_files, B11_looks_below_the_root_of_the_process_first, .timeout = 20)
 	cr_assert_eq(waitpid(pid, NULL, 0), pid);
 	_cleanup_(closep) int fd = open(seen_as, O_RDONLY | O_CLOEXEC);
 	struct helper_file f = {.id = 1, .fd = fd, .debug_fd = -1, .alt_fd = -1};
-	cr_assert_not(debug_files_find(p.d, p.h, number, &f));
+	cr_assert_eq(debug_files_find(p.d, p.h, number, &f), 0);
 	cr_assert(is_same_file(f.debug_fd, at(&p, "root/app/.debug/by_id.debug")));
 
 	/* A link says what it says inside: outside's file is not reached. */
@@ -270,7 +270,7 @@ Test(debug_files, B11_looks_below_the_root_of_the_process_first, .timeout = 20)
 	pid = chrooted(&p, &proc);
 	number = debug_files_add(p.d, proc, "/app/by_id.so");
 	f.debug_fd = -1;
-	cr_assert_not(debug_files_find(p.d, p.h, number, &f));
+	cr_assert_eq(debug_files_find(p.d, p.h, number, &f), 0);
 	cr_assert_lt(f.debug_fd, 0);
 	cr_assert_eq(kill(pid, SIGKILL), 0);
 	cr_assert_eq(waitpid(pid, NULL, 0), pid);
