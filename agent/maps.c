@@ -201,12 +201,12 @@ static int maps_line(struct maps *m, const char *line, size_t size)
 		t.pos++;
 	if (m->count > 0 && r.start < m->regions[m->count - 1].end)
 		goto skip;
-	if (m->count >= MAPS_REGIONS_MAX)
-		goto skip;
 	size_t path_size = (size_t)(t.end - t.pos);
 	if (!is_code)
 		return r.inode == 0 ? 0 : maps_add_beside(m, &r, t.pos, path_size);
 	r.kind = maps_kind_of(&r, t.pos, path_size);
+	if (m->count >= (r.kind == MAPS_ANON ? MAPS_ANON_MAX : MAPS_REGIONS_MAX))
+		goto skip;
 	int e = maps_reserve(m);
 	if (e == 0)
 		e = maps_name(m, t.pos, path_size, &r.path);
@@ -316,7 +316,7 @@ static struct maps_region maps_part(const struct maps_region *r, uint64_t start,
 
 static int maps_insert(struct maps *m, size_t at, const struct maps_region *r)
 {
-	if (m->count >= MAPS_REGIONS_MAX) {
+	if (m->count >= (r->kind == MAPS_ANON ? MAPS_ANON_MAX : MAPS_REGIONS_MAX)) {
 		m->skipped++;
 		return 0;
 	}
@@ -408,7 +408,7 @@ int maps_put(struct maps *m, const struct maps_region *r, const char *path, size
 	new.user = 0;
 	new.user_tried = 0;
 	if (r->start >= r->end || r->offset > UINT64_MAX - (r->end - r->start) ||
-		path_size > MAPS_LINE_MAX || m->count + 2 > MAPS_REGIONS_MAX) {
+		path_size > MAPS_LINE_MAX) {
 		m->skipped++;
 		return 0;
 	}

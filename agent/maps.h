@@ -21,6 +21,7 @@
 
 enum {
 	MAPS_REGIONS_MAX = 16384,   /* executable ones of one process */
+	MAPS_ANON_MAX = 12288,      /* generated code only up to here: the rest is for files */
 	MAPS_LINES_MAX = 1 << 18,   /* read of one process */
 	MAPS_NAMES_MAX = 1 << 20,   /* bytes of paths of one process */
 	MAPS_BESIDE_GAP = 2 << 20,  /* between such code and the file's next mapping: a huge page */

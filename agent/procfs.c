@@ -23,9 +23,16 @@ enum {
 	PROCFS_TASKS_TRIED = 8,
 };
 
-/* Field 22 of /proc/PID/stat. The name in field 2 may hold spaces and brackets: the last ")" ends
- * it. */
-static int procfs_start(int process_fd, uint64_t *ret_ticks)
+struct procfs_stat {
+	uint64_t start_ticks;
+	char state;
+};
+
+/*
+ * Fields 3 and 22 of /proc/PID/stat. The name in field 2 may hold spaces and brackets: the last ")" ends
+ * it.
+ */
+static int procfs_read_stat(int process_fd, struct procfs_stat *ret)
 {
 	char text[PROCFS_STAT_SIZE];
 	_cleanup_(closep) int fd = openat(process_fd, "stat", O_RDONLY | O_CLOEXEC);
@@ -37,6 +44,9 @@ static int procfs_start(int process_fd, uint64_t *ret_ticks)
 		return n < 0 ? -errno : -ESRCH;
 	text[n] = '\0';
 	char *pos = strrchr(text, ')');
+	if (!pos || pos[1] != ' ')
+		return -EBADMSG;
+	ret->state = pos[2];
 	for (int field = 2; pos && field < PROCFS_STAT_START_FIELD; field++) {
 		pos = strchr(pos, ' ');
 		if (pos)
@@ -45,53 +55,73 @@ static int procfs_start(int process_fd, uint64_t *ret_ticks)
 	if (!pos)
 		return -EBADMSG;
 	pos[strspn(pos, "0123456789")] = '\0';
-	return str_to_u64(pos, 0, UINT64_MAX, ret_ticks);
+	return str_to_u64(pos, 0, UINT64_MAX, &ret->start_ticks);
+}
+
+static int procfs_open_number(const char *number)
+{
+	char path[300];
+
+	(void)snprintf(path, sizeof(path), "/proc/%s", number); /* fits: a name has 255 bytes */
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	return fd;
+}
+
+/*
+ * After its main thread called pthread_exit, /proc/PID has no memory, no exe and no root, and /proc/TID of
+ * another thread has them. -ESRCH: there is none.
+ */
+static int procfs_open_thread(int process_fd)
+{
+	int tasks = openat(process_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = tasks < 0 ? NULL : fdopendir(tasks);
+	struct dirent *d;
+	int found = -ESRCH;
+
+	if (!dir) {
+		closep(&tasks);
+		return -ESRCH;
+	}
+	for (int tried = 0; found < 0 && tried < PROCFS_TASKS_TRIED; tried++) {
+		struct procfs_stat stat = {0};
+
+		d = readdir(dir);
+		if (!d)
+			break;
+		if (d->d_name[0] == '.')
+			continue;
+		_cleanup_(closep) int fd = procfs_open_number(d->d_name);
+		/* The number is still this process's thread if it still stands here. */
+		if (fd >= 0 && procfs_read_stat(fd, &stat) == 0 && stat.state != 'Z' &&
+			stat.state != 'X' && faccessat(dirfd(dir), d->d_name, F_OK, 0) == 0)
+			found = steal_fd(&fd);
+	}
+	(void)closedir(dir); /* read only */
+	return found;
 }
 
 int procfs_open(uint32_t tgid, uint64_t start_ns)
 {
 	uint64_t tick_ns = NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
-	uint64_t ticks = 0;
-	char path[32];
+	struct procfs_stat stat = {0};
+	char number[16];
 
-	(void)snprintf(path, sizeof(path), "/proc/%u", tgid); /* fits */
-	_cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	(void)snprintf(number, sizeof(number), "%u", tgid); /* fits */
+	_cleanup_(closep) int fd = procfs_open_number(number);
 	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	if (start_ns == 0)
-		return steal_fd(&fd);
-	int r = procfs_start(fd, &ticks);
+		return fd;
+	int r = procfs_read_stat(fd, &stat);
 	if (r < 0)
 		return r;
 	uint64_t wanted = start_ns / tick_ns;
-	if (ticks > wanted + 1 || ticks + 1 < wanted)
+	if (start_ns != 0 && (stat.start_ticks > wanted + 1 || stat.start_ticks + 1 < wanted))
 		return -ESRCH;
-	return steal_fd(&fd);
-}
+	int thread = stat.state == 'Z' ? procfs_open_thread(fd) : -ESRCH;
 
-/* After its leader called pthread_exit, /proc/PID/maps is empty and the threads' are not. */
-static void procfs_read_tasks(int process_fd, struct maps *m)
-{
-	int tasks = openat(process_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = tasks < 0 ? NULL : fdopendir(tasks);
-	struct dirent *d;
-
-	if (!dir) {
-		closep(&tasks);
-		return;
-	}
-	for (int tried = 0; m->lines == 0 && tried < PROCFS_TASKS_TRIED; tried++) {
-		char name[300];
-
-		d = readdir(dir);
-		if (!d)
-			break;
-		(void)snprintf(name, sizeof(name), "%s/maps", d->d_name); /* fits: 255 + 5 */
-		_cleanup_(closep) int fd = openat(dirfd(dir), name, O_RDONLY | O_CLOEXEC);
-		if (d->d_name[0] != '.' && fd >= 0)
-			(void)maps_read_fd(m, fd); /* what was read until it failed is right */
-	}
-	(void)closedir(dir); /* read only */
+	return thread >= 0 ? thread : steal_fd(&fd);
 }
 
 int procfs_read_maps(int process_fd, struct maps *m)
@@ -101,8 +131,6 @@ int procfs_read_maps(int process_fd, struct maps *m)
 		return -errno;
 	int r = maps_read_fd(m, fd);
 
-	if (r == 0 && m->lines == 0)
-		procfs_read_tasks(process_fd, m);
 	return r == 0 && m->lines == 0 ? -ESRCH : r;
 }
 

@@ -14,7 +14,8 @@
 
 /*
  * /proc/tgid as an O_PATH descriptor, if it is the process that started at start_ns (boot clock; 0:
- * whichever it is). -ESRCH if not, or -errno.
+ * whichever it is); /proc/TID of another thread when the first one has ended before the process.
+ * -ESRCH if not, or -errno.
  */
 int procfs_open(uint32_t tgid, uint64_t start_ns);
 /* Its executable mappings. 0 or -errno; -ESRCH: it has no memory any more. */
