@@ -52,7 +52,8 @@ static inline __u64 unwind_quarter_mappings(
 }
 
 /* The place of the last of count mappings that starts at or below at, or of the first. */
-static inline __u64 unwind_search_mappings(const __u8 *slab, __u64 list, __u64 count, __u64 at)
+static __always_inline __u64 unwind_search_mappings(
+	const __u8 *slab, __u64 list, __u64 count, __u64 at)
 {
 	__u64 end = list + count * sizeof(struct table_mapping);
 	__u64 cur = list;

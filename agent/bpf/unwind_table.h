@@ -96,6 +96,38 @@ static inline int unwind_find_chunk(struct unwind_state *s, __u64 at, __u64 vadd
 	return UNWIND_MISS;
 }
 
+/* Where the parts of a chunk lie. */
+struct unwind_chunk {
+	__u64 row_count, rule_count;
+	__u64 rule_map, offsets, ids; /* places */
+};
+
+static inline struct unwind_chunk unwind_open_chunk(const __u8 *slab, __u64 place)
+{
+	struct unwind_chunk c = {.row_count = UNWIND_LOAD(__u16, slab, place),
+		.rule_count = UNWIND_LOAD(__u16, slab, place + 2),
+		.rule_map = place + sizeof(struct table_chunk) + 2 * (TABLE_BLOCKS + 1)};
+
+	c.offsets = c.rule_map + 2 * c.rule_count;
+	c.ids = c.offsets + 2 * c.row_count;
+	return c;
+}
+
+/* The place of the row that an offset of the chunk at place is in. 0: the chunk makes no sense. */
+static inline __u64 unwind_find_place(const __u8 *slab, __u64 place, __u64 offset)
+{
+	struct unwind_chunk c = unwind_open_chunk(slab, place);
+	__u64 block = place + sizeof(struct table_chunk) + 2 * (offset >> TABLE_BLOCK_SHIFT);
+	__u64 first = UNWIND_LOAD(__u16, slab, block);
+	__u64 count = UNWIND_LOAD(__u16, slab, block + 2) - first + 1;
+
+	if (count > (1 << TABLE_BLOCK_SHIFT) + 1)
+		return 0;
+	/* The row's id is near: what is not in the cache comes while offsets are searched. */
+	(void)*(const volatile __u8 *)(slab + ((c.ids + first) & (TABLE_SLAB_SIZE - 1)));
+	return unwind_search_rows(slab, c.offsets + 2 * first, count, offset);
+}
+
 /*
  * The rule of an offset in the chunk at place; into is how far its row reaches back from there. NULL:
  * the chunk makes no sense.
@@ -103,32 +135,24 @@ static inline int unwind_find_chunk(struct unwind_state *s, __u64 at, __u64 vadd
 static inline const struct unwind_rule *unwind_find_row(
 	const __u8 *slab, __u64 place, __u64 offset, __u64 *into)
 {
-	__u64 row_count = UNWIND_LOAD(__u16, slab, place);
-	__u64 rule_count = UNWIND_LOAD(__u16, slab, place + 2);
-	__u64 block = place + sizeof(struct table_chunk) + 2 * (offset >> TABLE_BLOCK_SHIFT);
-	__u64 first = UNWIND_LOAD(__u16, slab, block);
-	__u64 count = UNWIND_LOAD(__u16, slab, block + 2) - first + 1;
-	__u64 rule_map = place + sizeof(struct table_chunk) + 2 * (TABLE_BLOCKS + 1);
-	__u64 offsets = rule_map + 2 * rule_count;
-	__u64 ids = offsets + 2 * row_count;
+	__u64 row_at = unwind_find_place(slab, place, offset);
+	struct unwind_chunk c;
 	__u64 row, id;
 
-	if (count > (1 << TABLE_BLOCK_SHIFT) + 1)
+	/* Read anew, because the stack of a kernel program is too small to keep it meanwhile. */
+	__asm__ volatile("" : : : "memory");
+	c = unwind_open_chunk(slab, place);
+	row = (row_at - c.offsets) / 2;
+	if (row >= c.row_count)
 		return 0;
-	/* The row's id is near: what is not in the cache comes while offsets are searched. */
-	(void)*(const volatile __u8 *)(slab + ((ids + first) & (TABLE_SLAB_SIZE - 1)));
-	place = unwind_search_rows(slab, offsets + 2 * first, count, offset);
-	row = (place - offsets) / 2;
-	if (row >= row_count)
-		return 0;
-	*into = offset - UNWIND_LOAD(__u16, slab, place);
-	if (rule_count > 256)
-		id = UNWIND_LOAD(__u16, slab, ids + 2 * row);
+	*into = offset - UNWIND_LOAD(__u16, slab, row_at);
+	if (c.rule_count > 256)
+		id = UNWIND_LOAD(__u16, slab, c.ids + 2 * row);
 	else
-		id = UNWIND_LOAD(__u8, slab, ids + row);
-	if (id >= rule_count || *into > offset)
+		id = UNWIND_LOAD(__u8, slab, c.ids + row);
+	if (id >= c.rule_count || *into > offset)
 		return 0;
-	return UNWIND_RULE(UNWIND_LOAD(__u16, slab, rule_map + 2 * id));
+	return UNWIND_RULE(UNWIND_LOAD(__u16, slab, c.rule_map + 2 * id));
 }
 
 /* What there is for the address at: UNWIND_GO_ON with s->rule and s->into; UNWIND_MISS; why there is none. */
