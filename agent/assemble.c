@@ -22,8 +22,10 @@ struct assembly {
 
 static struct symbolizer_process process_of(const struct stack_record *r)
 {
-	return (struct symbolizer_process){
-		.tgid = r->key.tgid, .start_ns = r->key.start_ns, .exec_id = r->key.exec_id};
+	return (struct symbolizer_process){.tgid = r->key.tgid,
+		.start_ns = r->key.start_ns,
+		.exec_id = r->key.exec_id,
+		.seen_ns = r->seen_ns};
 }
 
 /* r's own array may stand at any address a reader gave it; its counts were checked. */

@@ -50,6 +50,8 @@ struct maps_region {
 	uint32_t user_tried;
 };
 
+struct sideband;
+
 struct maps {
 	struct maps_region *regions; /* sorted, not overlapping */
 	size_t count;
@@ -63,6 +65,7 @@ struct maps {
 	struct maps_region *beside;
 	size_t beside_count, beside_allocated;
 	struct buf names;
+	struct sideband *told_by; /* NULL: no region is told by an event */
 };
 
 void maps_init(struct maps *m);

@@ -117,9 +117,11 @@ int process_maps_read(
 	maps_done(m);
 	maps_init(m);
 	r = process_maps_of_past(a, start_ns - MIN(start_ns, PROCESS_MAPS_SLACK_NS), 0, m, ret_fd);
-	if (r == 0)
-		*ret_is_past = true;
-	return r;
+	if (r < 0)
+		return r;
+	m->told_by = a->sideband;
+	*ret_is_past = true;
+	return 0;
 }
 
 bool process_maps_is_outdated(const struct process_maps_ask *a, uint64_t read_ns)

@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 
 #include "agent/procfs.h"
+#include "agent/sideband.h"
 #include "base/def.h"
 
 bool procfs_is_generation(int fd, const struct maps_region *r)
@@ -35,15 +36,18 @@ static bool procfs_is_unchanged(const struct stat *st, uint64_t told_ns)
 	return st->st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + st->st_mtim.tv_nsec <= told_wall_ns;
 }
 
-static bool procfs_is_told(int fd, const struct stat *st, const struct maps_region *r)
+static bool procfs_is_told(
+	int fd, const struct stat *st, const struct maps *m, const struct maps_region *r)
 {
-	return st->st_ino == r->inode && major(st->st_dev) == r->dev_major &&
-	       minor(st->st_dev) == r->dev_minor && procfs_is_generation(fd, r) &&
-	       procfs_is_unchanged(st, r->told_ns);
+	bool is_same = st->st_ino == r->inode && major(st->st_dev) == r->dev_major &&
+		       minor(st->st_dev) == r->dev_minor && procfs_is_generation(fd, r);
+
+	return procfs_is_unchanged(st, r->told_ns) &&
+	       (is_same || (m->told_by && sideband_is_file(m->told_by, fd, r)));
 }
 
-static int procfs_try_told(
-	int dir, const char *path, uint64_t resolve, const struct maps_region *r, struct stat *st)
+static int procfs_try_told(int dir, const char *path, uint64_t resolve, const struct maps *m,
+	const struct maps_region *r, struct stat *st)
 {
 	struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = resolve};
 	_cleanup_(closep) int by_path = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
@@ -53,7 +57,7 @@ static int procfs_try_told(
 	_cleanup_(closep) int fd = procfs_reopen(by_path, st);
 	if (fd < 0)
 		return fd;
-	return procfs_is_told(fd, st, r) ? steal_fd(&fd) : -ESTALE;
+	return procfs_is_told(fd, st, m, r) ? steal_fd(&fd) : -ESTALE;
 }
 
 int procfs_find_told(
@@ -64,12 +68,12 @@ int procfs_find_told(
 
 	(void)snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)r->start,
 		(unsigned long long)r->end); /* fits */
-	int fd = procfs_try_told(process_fd, name, 0, r, st);
+	int fd = procfs_try_told(process_fd, name, 0, m, r, st);
 
 	if (fd >= 0 || path[0] != '/')
 		return fd;
 	_cleanup_(closep) int root = openat(process_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root >= 0)
-		fd = procfs_try_told(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, r, st);
-	return fd >= 0 ? fd : procfs_try_told(AT_FDCWD, path, RESOLVE_NO_MAGICLINKS, r, st);
+		fd = procfs_try_told(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, m, r, st);
+	return fd >= 0 ? fd : procfs_try_told(AT_FDCWD, path, RESOLVE_NO_MAGICLINKS, m, r, st);
 }

@@ -338,6 +338,24 @@ int sideband_maps(
 	return r;
 }
 
+bool sideband_is_file(struct sideband *s, int fd, const struct maps_region *r)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *at = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	struct sideband_event e;
+	uint64_t n = 0;
+
+	if (at == MAP_FAILED)
+		return false;
+	(void)munmap(at, page); /* our own */
+	sideband_catch_up(s);
+	while (sideband_log_next(s->log, (uint32_t)getpid(), &n, &e))
+		if (e.kind == SIDEBAND_MAP && e.start == (uint64_t)(uintptr_t)at)
+			return e.inode == r->inode && e.dev_major == r->dev_major &&
+			       e.dev_minor == r->dev_minor && e.generation == r->generation;
+	return false;
+}
+
 enum sideband_news sideband_since(struct sideband *s, uint32_t tgid, uint64_t since_ns)
 {
 	enum sideband_news news = SIDEBAND_NONE;

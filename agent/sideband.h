@@ -54,6 +54,12 @@ int sideband_origin(struct sideband *s, uint32_t tgid, uint64_t since_ns, uint64
 int sideband_maps(
 	struct sideband *s, uint32_t tgid, uint64_t since_ns, uint64_t when_ns, struct maps *m);
 
+/*
+ * Is an open file the one that r was told of? By what the kernel tells when we map it: device and inode of stat
+ * are others on overlay file systems and btrfs. Nothing of it is read.
+ */
+bool sideband_is_file(struct sideband *s, int fd, const struct maps_region *r);
+
 enum sideband_news {
 	SIDEBAND_NONE,
 	SIDEBAND_MAPPED,    /* more code is mapped */

@@ -2,6 +2,7 @@
 #include "agent/sideband.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -341,7 +342,13 @@ Test(sideband, A8_what_was_gone_at_once_is_known_by_its_events)
 		if (m.regions[i].kind != MAPS_FILE)
 			continue;
 		_cleanup_(closep) int file = procfs_open_mapped(fd, &m, &m.regions[i], &st);
-		has_true |= strstr(maps_path(&m, &m.regions[i]), "/true") && file >= 0;
+		if (!strstr(maps_path(&m, &m.regions[i]), "/true"))
+			continue;
+		has_true = file >= 0;
+		/* The same by what mapping it tells; another file is another. */
+		_cleanup_(closep) int other = open("/bin/sh", O_RDONLY | O_CLOEXEC);
+		cr_assert(sideband_is_file(s, file, &m.regions[i]));
+		cr_assert_not(sideband_is_file(s, other, &m.regions[i]));
 	}
 	cr_assert(has_true);
 }
