@@ -222,7 +222,7 @@ static __always_inline void read_comm(struct ledger_value *l, struct task_struct
  * The entry of a thread seen for the first time; see the file comment for what that tells.
  * is_running: it is on a CPU now. A seed that was first keeps its own. NULL: ledger full.
  */
-static __always_inline struct ledger_value *open_entry(
+static __noinline struct ledger_value *open_entry(
 	struct task_struct *t, const struct ledger_key *key, bool is_running)
 {
 	struct ledger_value init = {.tgid = t->tgid};
