@@ -30,8 +30,7 @@ static const char SCHEMA[] =
 	" PRIMARY KEY(host, service)) WITHOUT ROWID;"
 	"CREATE TABLE IF NOT EXISTS ctl_requests(id TEXT PRIMARY KEY, created_ms INTEGER NOT NULL,"
 	" deadline_ms INTEGER NOT NULL, view TEXT, frequency_hz INTEGER, duration_s INTEGER,"
-	" pids TEXT, comms TEXT, cgroups TEXT, cancelled INTEGER NOT NULL DEFAULT 0,"
-	" containers TEXT NOT NULL DEFAULT '[]');"
+	" pids TEXT, comms TEXT, cgroups TEXT, cancelled INTEGER NOT NULL DEFAULT 0);"
 	"CREATE INDEX IF NOT EXISTS ctl_requests_created ON ctl_requests(created_ms);"
 	"CREATE TABLE IF NOT EXISTS ctl_commands(id TEXT PRIMARY KEY, request TEXT NOT NULL,"
 	" instance TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL,"
@@ -209,16 +208,23 @@ void control_sync(struct control *c, bool full)
 		NULL);
 }
 
-/* A database of before containers could be asked for lacks their column. */
+/* A database of an earlier version lacks columns of filters. */
 static int add_columns(struct control *c)
 {
-	static const char text[] = "ALTER TABLE ctl_requests ADD COLUMN containers TEXT NOT NULL"
-				   " DEFAULT '[]'";
+	int rc = SQLITE_OK;
 
-	if (sqlite3_table_column_metadata(c->db, NULL, "ctl_requests", "containers", NULL, NULL,
-		    NULL, NULL, NULL) == SQLITE_OK)
-		return SQLITE_OK;
-	return sqlite3_exec(c->db, text, NULL, NULL, NULL);
+	for (size_t i = 0; rc == SQLITE_OK && i < CONTROL_FILTERS; i++) {
+		const char *key = control_filters[i].key;
+		char text[128];
+
+		if (sqlite3_table_column_metadata(c->db, NULL, "ctl_requests", key, NULL, NULL,
+			    NULL, NULL, NULL) == SQLITE_OK)
+			continue;
+		(void)snprintf(text, sizeof(text),
+			"ALTER TABLE ctl_requests ADD COLUMN %s TEXT NOT NULL DEFAULT '[]'", key);
+		rc = sqlite3_exec(c->db, text, NULL, NULL, NULL);
+	}
+	return rc;
 }
 
 static int open_database(struct control *c)

@@ -18,7 +18,9 @@
  * Answer:
  *	{ "schema":"flame-heartbeat-reply/1", "time_unix_ms":0, "interval_s":30, "wanted_version":"",
  *	  "commands":[{"id":"..","kind":"start|stop|change","view":"cpu","frequency_hz":99,"duration_s":60,
- *	               "pids":[],"comms":[],"cgroups":[],"containers":[],"deadline_unix_ms":0,"target":""}] }
+ *	               "pids":[],"comms":[],"cgroups":[],"containers":[],"users":[],"exclude_pids":[],
+ *	               "exclude_comms":[],"exclude_cgroups":[],"exclude_containers":[],"exclude_users":[],
+ *	               "deadline_unix_ms":0,"target":""}] }
  * duration_s 0 is continuous, until a stop command with "target":"ID of the start command". A change
  * command has a target, too, and all that the recording is to be from its next window on.
  *
@@ -26,8 +28,9 @@
  *	{ "services":["shop"], "hosts":["h1"], "match":"{arch=\"x86_64\"}", "view":"cpu", "frequency_hz":99,
  *	  "duration_s":60, "pids":[], "comms":[], "cgroups":[], "containers":[], "deadline_s":600,
  *	  "max_hosts":100, "dry_run":false, "id":"of the caller's choice, for safe retries; optional" }
- * Another key is 400. cgroups are cgroup2 paths from / or ids, containers beginnings of ids; a process is recorded when it
- * matches one entry of each kind that is given, cgroups and containers being one kind.
+ * and users, exclude_pids, exclude_comms, exclude_cgroups, exclude_containers, exclude_users. Another key is 400. cgroups are
+ * paths from / or ids of cgroup2, containers beginnings of ids, users names or numbers as texts; a process is recorded when
+ * it matches one entry of each kind that is given, cgroups and containers being one kind, and none of what is excluded.
  *
  * { "change":"ID of a request", "frequency_hz":199, "duration_s":0, "comms":["a"] } changes one that is not
  * over, on all its hosts, from their next window on. What is not mentioned stays; an empty list ends a

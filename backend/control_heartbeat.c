@@ -188,12 +188,11 @@ static void command_write(sqlite3_stmt *stmt, bool first, struct buf *out)
 		"%s{\"id\":\"%s\",\"kind\":\"%s\",\"target\":\"%s\",\"view\":", first ? "" : ",",
 		control_column(stmt, 0), control_column(stmt, 1), control_column(stmt, 2));
 	(void)str_append_json(out, control_column(stmt, 3));
-	(void)buf_printf(out,
-		",\"frequency_hz\":%lld,\"duration_s\":%lld,\"pids\":%s,\"comms\":%s,\"cgroups\":%"
-		"s,\"containers\":%s,\"deadline_unix_ms\":%lld}",
-		(long long)sqlite3_column_int64(stmt, 4), (long long)sqlite3_column_int64(stmt, 5),
-		control_column(stmt, 6), control_column(stmt, 7), control_column(stmt, 8),
-		control_column(stmt, 9), (long long)sqlite3_column_int64(stmt, 10));
+	(void)buf_printf(out, ",\"frequency_hz\":%lld,\"duration_s\":%lld",
+		(long long)sqlite3_column_int64(stmt, 4), (long long)sqlite3_column_int64(stmt, 5));
+	control_filters_write(stmt, 7, out);
+	(void)buf_printf(
+		out, ",\"deadline_unix_ms\":%lld}", (long long)sqlite3_column_int64(stmt, 6));
 }
 
 /* A change can come too late. */
@@ -217,9 +216,8 @@ static int commands_lease(struct control *c, const char *instance, int64_t now_m
 	size_t count = 0;
 	int r = 0;
 	sqlite3_stmt *stmt = control_query(c, &r,
-		"SELECT c.id, c.kind, c.target, q.view, q.frequency_hz, q.duration_s, q.pids, "
-		"q.comms,"
-		" q.cgroups, q.containers, c.deadline_ms FROM ctl_commands c JOIN ctl_requests q "
+		"SELECT c.id, c.kind, c.target, q.view, q.frequency_hz, q.duration_s, "
+		"c.deadline_ms, " CONTROL_FILTER_COLUMNS " FROM ctl_commands c JOIN ctl_requests q "
 		"ON q.id = "
 		"c.request"
 		" WHERE c.instance = ?1 AND (c.state = 'pending' OR (c.state = 'sent' AND "

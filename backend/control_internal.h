@@ -31,12 +31,12 @@
 #include "base/map.h"
 
 enum {
-	CONTROL_STATEMENTS_MAX = 64,
+	CONTROL_STATEMENTS_MAX = 80,
 	CONTROL_HOSTS_MAX = 200000,
 	CONTROL_COMMANDS_PER_BEAT_MAX = 16,
 	CONTROL_NAME_MAX = 255,
 	CONTROL_TEXT_MAX = 512,
-	CONTROL_LIST_MAX = 64, /* entries of pids, comms, cgroups */
+	CONTROL_LIST_MAX = 64, /* entries of one kind of filter */
 	CONTROL_ID_MAX = 64,
 };
 
@@ -75,6 +75,22 @@ struct control {
 sqlite3_stmt *control_query(
 	struct control *c, int *ret_error, const char *sql, const char *types, ...);
 void control_reset(sqlite3_stmt **stmt); /* for _cleanup_; accepts NULL inside */
+/*
+ * What a request's filter has: columns of ctl_requests, each a JSON list, and keys of requests, in this
+ * order.
+ */
+enum { CONTROL_FILTERS = 10 };
+#define CONTROL_FILTER_COLUMNS                                                                    \
+	"pids, comms, cgroups, containers, users, exclude_pids, exclude_comms, exclude_cgroups, " \
+	"exclude_containers, exclude_users"
+struct control_filter {
+	const char *key;
+	size_t size_max; /* bytes of a name; 0: numbers */
+	const char *set; /* the statement */
+};
+extern const struct control_filter control_filters[CONTROL_FILTERS];
+/* Appends ,"pids":[..], and so on, of the columns from first on. */
+void control_filters_write(sqlite3_stmt *stmt, int first, struct buf *out);
 /* Steps: true with a row, false at the end or with *error set. */
 bool control_row(struct control *c, sqlite3_stmt *stmt, int *error);
 int control_run(struct control *c, const char *sql, const char *types, ...);

@@ -17,34 +17,56 @@ enum {
 	HOSTS_DEFAULT = 100,
 	REQUEST_ARENA_BYTES = 16 << 20,
 	LIST_TEXT_MAX = 1 << 20,
-	COMM_MAX = 15, /* the kernel keeps no more of a process's name */
-	CGROUP_MAX = 1024,
+	NAME_MAX_BYTES = 1024, /* of the longest, a cgroup's */
 	CANCEL_DEADLINE_MS = 3600000,
 };
 static const int64_t KEEP_MS = 30 * 86400000LL;
 
 struct request {
-	struct buf id, change, view, pids, comms, cgroups, containers;
+	struct buf id, change, view;
+	struct buf filters[CONTROL_FILTERS]; /* JSON lists */
 	int64_t frequency_hz, duration_s, deadline_s, max_hosts;
 	bool dry_run;
 };
+
+#define FILTER(key, size_max)                                                         \
+	{                                                                             \
+#key, size_max, "UPDATE ctl_requests SET " #key " = ?2 WHERE id = ?1" \
+	}
+const struct control_filter control_filters[CONTROL_FILTERS] = {
+	FILTER(pids, 0),
+	FILTER(comms, 15), /* the kernel keeps no more of a process's name */
+	FILTER(cgroups, NAME_MAX_BYTES),
+	FILTER(containers, CONTROL_ID_MAX),
+	FILTER(users, 255),
+	FILTER(exclude_pids, 0),
+	FILTER(exclude_comms, 15),
+	FILTER(exclude_cgroups, NAME_MAX_BYTES),
+	FILTER(exclude_containers, CONTROL_ID_MAX),
+	FILTER(exclude_users, 255),
+};
+
+void control_filters_write(sqlite3_stmt *stmt, int first, struct buf *out)
+{
+	for (int i = 0; i < CONTROL_FILTERS; i++)
+		(void)buf_printf(
+			out, ",\"%s\":%s", control_filters[i].key, control_column(stmt, first + i));
+}
 
 static void request_done(struct request *q)
 {
 	buf_done(&q->id);
 	buf_done(&q->change);
 	buf_done(&q->view);
-	buf_done(&q->pids);
-	buf_done(&q->comms);
-	buf_done(&q->cgroups);
-	buf_done(&q->containers);
+	for (size_t i = 0; i < CONTROL_FILTERS; i++)
+		buf_done(&q->filters[i]);
 }
 
 /* A list of names of at most max bytes, or of numbers (max 0), written anew as JSON. */
 static int list_read(const cJSON *o, const char *key, size_t max, struct buf *why, struct buf *out)
 {
 	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, key);
-	_cleanup_(buf_done) struct buf text = BUF_INIT(4 * CGROUP_MAX);
+	_cleanup_(buf_done) struct buf text = BUF_INIT(4 * NAME_MAX_BYTES);
 	size_t count = 0;
 	bool good = !list || cJSON_IsArray(list);
 
@@ -86,34 +108,23 @@ static void request_init(struct request *q)
 	*q = (struct request){.id = BUF_INIT(4 * CONTROL_ID_MAX),
 		.change = BUF_INIT(4 * CONTROL_ID_MAX),
 		.view = BUF_INIT(4 * CONTROL_ID_MAX),
-		.pids = BUF_INIT(LIST_TEXT_MAX),
-		.comms = BUF_INIT(LIST_TEXT_MAX),
-		.cgroups = BUF_INIT(LIST_TEXT_MAX),
-		.containers = BUF_INIT(LIST_TEXT_MAX),
 		.frequency_hz = 99,
 		.duration_s = 60,
 		.deadline_s = 600,
 		.max_hosts = HOSTS_DEFAULT};
+	for (size_t i = 0; i < CONTROL_FILTERS; i++)
+		buf_init(&q->filters[i], LIST_TEXT_MAX);
 }
 
 static int lists_read(const cJSON *o, struct request *q, struct buf *why)
 {
-	const struct {
-		const char *key;
-		size_t max;
-		struct buf *to;
-	} lists[] = {
-		{"pids", 0, &q->pids},
-		{"comms", COMM_MAX, &q->comms},
-		{"cgroups", CGROUP_MAX, &q->cgroups},
-		{"containers", CONTROL_ID_MAX, &q->containers},
-	};
 	int r = 0;
 
-	for (size_t i = 0; !r && i < ARRAY_SIZE(lists); i++)
+	for (size_t i = 0; !r && i < CONTROL_FILTERS; i++)
 		/* A change keeps what it does not mention: that stays empty here. */
-		if (q->change.size == 0 || cJSON_HasObjectItem(o, lists[i].key))
-			r = list_read(o, lists[i].key, lists[i].max, why, lists[i].to);
+		if (q->change.size == 0 || cJSON_HasObjectItem(o, control_filters[i].key))
+			r = list_read(o, control_filters[i].key, control_filters[i].size_max, why,
+				&q->filters[i]);
 	return r;
 }
 
@@ -143,15 +154,16 @@ static int ids_read(const cJSON *o, struct request *q, struct buf *why)
 static int keys_check(const cJSON *o, struct buf *why)
 {
 	static const char *const known[] = {"id", "change", "view", "services", "hosts", "match",
-		"frequency_hz", "duration_s", "deadline_s", "max_hosts", "dry_run", "pids", "comms",
-		"cgroups", "containers"};
+		"frequency_hz", "duration_s", "deadline_s", "max_hosts", "dry_run"};
 
 	for (const cJSON *v = o->child; v; v = v->next) {
-		size_t i = 0;
+		bool is_known = false;
 
-		while (i < ARRAY_SIZE(known) && strcmp(v->string, known[i]) != 0)
-			i++;
-		if (i < ARRAY_SIZE(known))
+		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+			is_known |= strcmp(v->string, known[i]) == 0;
+		for (size_t i = 0; i < CONTROL_FILTERS; i++)
+			is_known |= strcmp(v->string, control_filters[i].key) == 0;
+		if (is_known)
 			continue;
 		(void)buf_printf(why, "a request knows no '%.64s'", v->string);
 		return -EINVAL;
@@ -208,8 +220,8 @@ static int request_show(struct control *c, const char *id, struct buf *out)
 	bool first = true;
 	_cleanup_(control_reset) sqlite3_stmt *head = control_query(c, &r,
 		"SELECT q.id," REQUEST_STATE
-		", q.created_ms, q.deadline_ms, q.view, q.frequency_hz, q.duration_s, q.pids,"
-		" q.comms, q.cgroups, q.containers FROM ctl_requests q JOIN ctl_commands c ON "
+		", q.created_ms, q.deadline_ms, q.view, q.frequency_hz, q.duration_s,"
+		" " CONTROL_FILTER_COLUMNS " FROM ctl_requests q JOIN ctl_commands c ON "
 		"c.request = q.id AND c.kind = 'start'"
 		" WHERE q.id = ?1 GROUP BY q.id",
 		"t", id);
@@ -221,10 +233,8 @@ static int request_show(struct control *c, const char *id, struct buf *out)
 		sqlite3_column_int64(head, 2), sqlite3_column_int64(head, 3),
 		control_column(head, 4), sqlite3_column_int64(head, 5),
 		sqlite3_column_int64(head, 6));
-	(void)buf_printf(out,
-		",\"pids\":%s,\"comms\":%s,\"cgroups\":%s,\"containers\":%s,\"commands\":[",
-		control_column(head, 7), control_column(head, 8), control_column(head, 9),
-		control_column(head, 10));
+	control_filters_write(head, 7, out);
+	(void)buf_append_str(out, ",\"commands\":[");
 	row = control_query(c, &r,
 		"SELECT id, kind, instance, state, updated_ms, host, text FROM ctl_commands"
 		" WHERE request = ?1 ORDER BY host, instance, kind <> 'start', kind, updated_ms, "
@@ -276,6 +286,18 @@ static int command_add(struct control *c, const char *request, const struct cont
 		"ttttttii", id, request, t->instance, t->host, kind, target, deadline_ms, now_ms);
 }
 
+/* Sets what q has; what is empty text stays. */
+static int filters_store(struct control *c, const char *id, const struct request *q)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < CONTROL_FILTERS; i++)
+		if (q->filters[i].size > 0)
+			r = control_run(
+				c, control_filters[i].set, "tt", id, buf_str(&q->filters[i]));
+	return r;
+}
+
 static int request_store(struct control *c, struct request *q, const struct control_target *t,
 	size_t count, int64_t now_ms)
 {
@@ -303,11 +325,12 @@ static int request_store(struct control *c, struct request *q, const struct cont
 			c, "DELETE FROM ctl_requests WHERE created_ms < ?1", "i", now_ms - KEEP_MS);
 	if (!r)
 		r = control_run(c,
-			"INSERT INTO ctl_requests VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, "
-			"?10)",
-			"tiitiitttt", buf_str(&q->id), now_ms, deadline_ms, buf_str(&q->view),
-			q->frequency_hz, q->duration_s, buf_str(&q->pids), buf_str(&q->comms),
-			buf_str(&q->cgroups), buf_str(&q->containers));
+			"INSERT INTO ctl_requests(id, created_ms, deadline_ms, view, frequency_hz,"
+			" duration_s) VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+			"tiitii", buf_str(&q->id), now_ms, deadline_ms, buf_str(&q->view),
+			q->frequency_hz, q->duration_s);
+	if (!r)
+		r = filters_store(c, buf_str(&q->id), q);
 	for (size_t i = 0; !r && i < count; i++)
 		r = command_add(c, buf_str(&q->id), &t[i], "start", "", deadline_ms, now_ms);
 	r = control_end(c, r);
@@ -342,19 +365,16 @@ static int request_make(struct control *c, const cJSON *o, struct request *q, in
 	return r ? r : request_show(c, buf_str(&q->id), out);
 }
 
-/* Sets what q has and keeps the rest; NULLs do not change. */
+/* Sets what q has and keeps the rest. */
 static int change_row(struct control *c, const struct request *q)
 {
-	return control_run(c,
+	int r = control_run(c,
 		"UPDATE ctl_requests SET"
 		" frequency_hz = CASE WHEN ?2 < 0 THEN frequency_hz ELSE ?2 END,"
-		" duration_s = CASE WHEN ?3 < 0 THEN duration_s ELSE ?3 END,"
-		" pids = CASE WHEN ?4 = '' THEN pids ELSE ?4 END,"
-		" comms = CASE WHEN ?5 = '' THEN comms ELSE ?5 END,"
-		" cgroups = CASE WHEN ?6 = '' THEN cgroups ELSE ?6 END,"
-		" containers = CASE WHEN ?7 = '' THEN containers ELSE ?7 END WHERE id = ?1",
-		"tiitttt", buf_str(&q->change), q->frequency_hz, q->duration_s, buf_str(&q->pids),
-		buf_str(&q->comms), buf_str(&q->cgroups), buf_str(&q->containers));
+		" duration_s = CASE WHEN ?3 < 0 THEN duration_s ELSE ?3 END WHERE id = ?1",
+		"tii", buf_str(&q->change), q->frequency_hz, q->duration_s);
+
+	return r ? r : filters_store(c, buf_str(&q->change), q);
 }
 
 /*

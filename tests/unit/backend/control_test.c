@@ -282,6 +282,13 @@ Test(control, an_empty_list_ends_a_filter)
 	char id[CONTROL_ID_MAX + 1];
 
 	run_one(id);
+	cr_assert_eq(ask("{\"change\":\"r\",\"users\":[\"www\"],\"exclude_pids\":[7],"
+			 "\"exclude_comms\":[\"sh\"]}",
+			     NOW_NS),
+		0);
+	cr_assert(says("\"comms\":[\"a\"]") && says("\"users\":[\"www\"]") &&
+			  says("\"exclude_pids\":[7]") && says("\"exclude_comms\":[\"sh\"]"),
+		"%s", buf_str(&out));
 	cr_assert_eq(ask("{\"change\":\"r\",\"comms\":[]}", NOW_NS), 0);
 	cr_assert(says("\"comms\":[]"), "%s", buf_str(&out));
 }
@@ -453,6 +460,9 @@ Test(control, absurd_requests_are_refused_with_a_reason)
 		"{\"hosts\":[\"h1\"],\"pids\":[-1]}",
 		"{\"hosts\":[\"h1\"],\"pids\":[\"1\"]}",
 		"{\"hosts\":[\"h1\"],\"comms\":[\"\"]}",
+		"{\"hosts\":[\"h1\"],\"exclude_comms\":[\"a name of 16 byt\"]}",
+		"{\"hosts\":[\"h1\"],\"users\":[7]}",
+		"{\"hosts\":[\"h1\"],\"exclude_pids\":[0]}",
 		"{\"hosts\":[\"h1\"],\"comms\":[\"a name of 16 byt\"]}",
 		"{\"hosts\":[\"h1\"],\"containers\":[7]}",
 		"{\"change\":\"r\",\"id\":\"x\"}",
