@@ -19,8 +19,8 @@
 #include "base/map.h"
 #include "base/str.h"
 
-/* First samples of a window's containers come together. */
-#define GATHER_NS (100 * NSEC_PER_MSEC)
+/* First samples of a window's containers come together, and the window before writes what it knows. */
+#define GATHER_NS (250 * NSEC_PER_MSEC)
 #define AGAIN_NS  NSEC_PER_SEC
 #define TEXTS_MAX (16UL << 20)
 
@@ -55,6 +55,11 @@ bool containers_runtime_is_good(const char *runtime, struct buf *why)
 		return true;
 	(void)buf_printf(why, "'%.200s' is not auto, off or the path of a socket", runtime);
 	return false;
+}
+
+static bool is_off(const struct containers *c)
+{
+	return strcmp(c->options.runtime, "off") == 0;
 }
 
 static uint64_t now_s(void)
@@ -107,7 +112,11 @@ static void fill(struct containers *c, struct entry *e, const struct container_l
 static void load_line(struct containers *c, const struct container_line *l, uint64_t now)
 {
 	struct entry *e = find(c, l->id);
+	bool was_wanted = e && e->state == WANTED;
 
+	if (e && e->state != WANTED)
+		return;
+	c->wanted -= was_wanted;
 	if (!e)
 		e = add(c, l->id);
 	if (!e)
@@ -116,8 +125,9 @@ static void load_line(struct containers *c, const struct container_line *l, uint
 	e->time_s = l->time_s;
 	if (now - l->time_s < (e->state == KNOWN ? CONTAINERS_KEPT_S : CONTAINERS_UNKNOWN_S))
 		return;
-	/* Too old, or from the future; to be asked for anew. */
-	e->state = FORGOTTEN;
+	/* Too old, or from the future. */
+	e->state = was_wanted ? WANTED : FORGOTTEN;
+	c->wanted += was_wanted;
 }
 
 static void load(struct containers *c)
@@ -126,7 +136,7 @@ static void load(struct containers *c)
 	uint64_t now = now_s();
 	const char *at;
 
-	if (!c->options.cache_file || file_read_own(c->options.cache_file, &text) < 0)
+	if (!c->options.cache_file || is_off(c) || file_read_own(c->options.cache_file, &text) < 0)
 		return; /* what is not kept is asked for */
 	at = buf_str(&text);
 	if (!str_has_prefix(at, CONTAINERS_MAGIC "\n"))
@@ -284,6 +294,9 @@ static int on_time(struct loop *l, uint32_t events, void *data)
 	(void)events;
 	loop_remove(c->timer);
 	c->timer = NULL;
+	load(c); /* the window before this one ended after we began */
+	if (c->wanted == 0)
+		return 0;
 	r = start_child(c);
 	if (r < 0) {
 		log_warn("containers", "start asking", r, "runtime=%s", c->options.runtime);
@@ -343,7 +356,7 @@ void containers_want(struct containers *c, const char *id)
 {
 	struct entry *e = find(c, id);
 
-	if (strcmp(c->options.runtime, "off") == 0 || !container_id_is_good(id, strlen(id)))
+	if (is_off(c) || !container_id_is_good(id, strlen(id)))
 		return;
 	if (!e)
 		e = add(c, id);

@@ -244,7 +244,7 @@ static struct containers *open_cache(struct loop *loop, const char *path)
 
 	cr_assert_eq(containers_new(
 			     &(struct containers_options){
-				     .loop = loop, .runtime = "off", .cache_file = path},
+				     .loop = loop, .runtime = "auto", .cache_file = path},
 			     &c),
 		0);
 	return c;
