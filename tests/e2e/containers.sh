@@ -7,7 +7,7 @@ B=${1:-build}
 A=$B/flame-agent
 W=$B/workloads
 T=$(mktemp -d) || exit 3
-bg=() groups=()
+bg=() groups=() made_run=""
 cleanup() {
 	for p in "${bg[@]}"; do kill "$p" 2>/dev/null; done
 	wait "${bg[@]}" 2>/dev/null
@@ -15,7 +15,7 @@ cleanup() {
 		local deadline=$((SECONDS + 10))
 		until find "$g" -depth -type d -exec rmdir {} + 2>/dev/null || [ ! -d "$g" ] || [ $SECONDS -ge $deadline ]; do sleep 0.05; done
 	done
-	rm -rf "$T"
+	rm -rf "$T" ${made_run:+"$made_run"}
 }
 trap cleanup EXIT
 failed=0
@@ -256,6 +256,7 @@ cat >"$T/containerd.toml" <<-EOF
 	[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 	runtime_type = "io.containerd.runc.v2"
 EOF
+[ -e /run/containerd ] || made_run=/run/containerd # of its shims, wherever its state is
 containerd --config "$T/containerd.toml" >"$T/containerd.log" 2>&1 &
 bg+=($!)
 until_true 20 ctr -a "$T/c.sock" version >/dev/null
