@@ -363,6 +363,7 @@ bench: $(B)/deps/bench $(LAB_DEPS) $(LAB_BINS) ## timings and plots into build/b
 	@bench/query.sh $(B)
 	@bench/fleet.sh $(B)
 	@bench/unwind.sh $(B)
+	@bench/sideband.sh $(B)
 
 ##
 ## --- the rest --------------------------------------------------------------------------------------

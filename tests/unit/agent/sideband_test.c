@@ -23,8 +23,11 @@ struct ring {
 static void put(struct ring *r, const void *record, size_t size)
 {
 	r->head -= size;
-	for (size_t i = 0; i < size; i++)
-		r->data[(r->head + i) % RING_SIZE] = ((const uint8_t *)record)[i];
+	size_t at = r->head % RING_SIZE;
+	size_t first = MIN(size, RING_SIZE - at);
+
+	memcpy(r->data + at, record, first);
+	memcpy(r->data, (const uint8_t *)record + first, size - first);
 }
 
 struct map_record {
