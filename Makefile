@@ -193,7 +193,7 @@ $(B)/workloads/%: workloads/cpp/%.cpp $(DEPS_BUILD)
 	$(Q)$(build_workload)
 # Nothing keeps a frame pointer here: what unwinding by tables is for.
 NO_FRAMES := -fomit-frame-pointer -DBURN_NO_FRAME
-$(addprefix $(B)/workloads/,recursion signal_middle libc_calls chain_nofp tail_noreturn_nofp): WORKLOAD_EXTRA := $(NO_FRAMES)
+$(addprefix $(B)/workloads/,recursion signal_middle libc_calls container container_inside chain_nofp tail_noreturn_nofp): WORKLOAD_EXTRA := $(NO_FRAMES)
 $(B)/workloads/inline_three: WORKLOAD_EXTRA := $(NO_FRAMES) -O3
 $(B)/workloads/chain_stripped: WORKLOAD_EXTRA := $(NO_FRAMES) -rdynamic -s
 $(B)/workloads/chain_static_pie: WORKLOAD_EXTRA := $(NO_FRAMES) -static-pie

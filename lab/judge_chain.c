@@ -181,6 +181,8 @@ static void chain_judge(struct gate *g, const struct scenario *sc, const struct 
 		gate_unmeasured(g, "%s: profile has no values in nanoseconds", e->step);
 		return;
 	}
+	if (sc->family)
+		st.comm = t->workload;
 	chain_sum(sc, &st, t, NULL, &sums);
 	if (!(sums.all > 0)) {
 		gate_check_most(g, "%", 0, 100, 0, "no samples of the workload, %s", e->step);

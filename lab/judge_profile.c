@@ -172,6 +172,31 @@ static void judge_part_check(struct gate *g, const struct scenario_expect *x,
 		g, "%", 100 * expected, 100 * measured, 100 * tolerance, "%s, %s", name, where);
 }
 
+/* Every sample of the function says that it is in this container, or in none. */
+static void judge_container(struct gate *g, const struct scenario *s,
+	const struct scenario_expect *x, const struct evidence *e)
+{
+	double all = 0, astray = 0;
+	struct sample sample;
+	struct stacks st;
+
+	if (!x->container || !judge_open(g, s, e, &st))
+		return;
+	for (size_t i = 0; profile_sample_at(st.profile, i, &sample); i++) {
+		double w = (double)sample.values[st.weight_type];
+
+		if (!stacks_is_ours(&st, &sample) ||
+			stacks_find(&st, &sample, x->name) == sample.frame_count)
+			continue;
+		all += w;
+		if (strcmp(stacks_label(&st, &sample, "container"), x->container) != 0)
+			astray += w;
+	}
+	gate_check_most(g, "%", 0, all > 0 ? 100 * astray / all : 100, 0,
+		"samples of %s that are not in container \"%s\", %s", x->name, x->container,
+		e->step);
+}
+
 void judge_share(struct gate *g, const struct scenario *s, const struct evidence *e, size_t count)
 {
 	struct scenario_expect want[TRUTH_FUNCTIONS_MAX];
@@ -190,6 +215,7 @@ void judge_share(struct gate *g, const struct scenario *s, const struct evidence
 
 			if (judge_part_add(g, s, &want[k], &e[i], &part))
 				judge_part_check(g, &want[k], &part, e[i].step);
+			judge_container(g, s, &want[k], &e[i]);
 		}
 	}
 }

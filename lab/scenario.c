@@ -141,7 +141,7 @@ static void scenario_read_agent(const struct json_at *at, struct scenario *s)
 
 static void scenario_read_expect(const struct json_at *at, struct scenario_expect *e)
 {
-	static const char *const names[] = {"function", "callers", "leaf", NULL};
+	static const char *const names[] = {"function", "callers", "leaf", "container", NULL};
 	struct json_at field, item;
 
 	if (!json_object(at, names))
@@ -150,6 +150,8 @@ static void scenario_read_expect(const struct json_at *at, struct scenario_expec
 	e->name = json_text(&field, "", 1, 512);
 	field = json_field(at, "leaf");
 	e->leaf = json_bool(&field, false);
+	field = json_field(at, "container");
+	e->container = json_text(&field, NULL, 0, 64);
 	field = json_field(at, "callers");
 	e->caller_count = json_array(&field, 0, SCENARIO_CALLERS_MAX);
 	for (size_t i = 0; i < e->caller_count; i++) {

@@ -52,6 +52,8 @@ struct scenario_expect {
 	const char *name;
 	const char *callers[SCENARIO_CALLERS_MAX]; /* direct caller first; 0: any */
 	size_t caller_count;
+	const char
+		*container; /* label of all its samples, "" for none; NULL: nothing is expected */
 };
 
 struct scenario_forbid {

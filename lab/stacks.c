@@ -72,6 +72,17 @@ bool stacks_is_ours(const struct stacks *s, const struct sample *sample)
 	return false;
 }
 
+const char *stacks_label(const struct stacks *s, const struct sample *sample, const char *key)
+{
+	for (uint32_t i = 0; i < sample->label_count; i++) {
+		const struct label *l = &sample->labels[i];
+
+		if (l->str && strcmp(profile_text(s->profile, l->key), key) == 0)
+			return profile_text(s->profile, l->str);
+	}
+	return "";
+}
+
 static void stacks_count(
 	const struct stacks *s, const struct sample *sample, double hz, struct stacks_sum *sum)
 {

@@ -51,6 +51,8 @@ int stacks_open(const struct profile *p, uint32_t pid, struct stacks *ret);
 bool stacks_name_is(const char *frame, const char *name);
 
 bool stacks_is_ours(const struct stacks *s, const struct sample *sample); /* of that process */
+/* A text label of the sample, "" if it has none. */
+const char *stacks_label(const struct stacks *s, const struct sample *sample, const char *key);
 /* Name of frame i, leaf first; "" for the kernel's. */
 const char *stacks_frame_name(const struct stacks *s, const struct sample *sample, uint32_t i);
 /* Base name of the file that frame i is of; "" for the kernel's. */

@@ -30,7 +30,7 @@ check_layer lib/prof 'base/|prof/'
 check_layer agent 'base/|prof/|agent/|version\.h|vmlinux\.h'
 check_layer backend 'base/|prof/|backend/|version\.h'
 check_layer lab 'base/|prof/|lab/|version\.h'
-check_layer workloads '(args|burn|truth)\.hpp'
+check_layer workloads '(args|burn|container|truth)\.hpp'
 while IFS= read -r line; do finding "$line (rule 8)"; done < <(
 	grep -nE '^#include "(\.\./|[^"]*\.c")' "${c_files[@]}" /dev/null || true)
 
