@@ -25,9 +25,10 @@ enum {
 
 struct sideband_cpu {
 	struct sideband_ring ring;
-	uint64_t head; /* up to which it was read */
-	int fd;        /* -1: the ring is the caller's */
-	void *base;    /* of the mapping */
+	uint64_t head;      /* up to which it was read */
+	uint64_t newest_ns; /* of what was read */
+	int fd;             /* -1: the ring is the caller's */
+	void *base;         /* of the mapping */
 	size_t base_size;
 };
 
@@ -35,8 +36,11 @@ struct sideband {
 	struct sideband_cpu *cpus;
 	size_t count;
 	struct sideband_log *log;
-	uint64_t
-		gap_ns; /* of what is older than this, something was overwritten before it was read */
+	/*
+	 * Of these times something was overwritten before it was read: the last such gap, and all that is
+	 * older than lost_ns.
+	 */
+	uint64_t gap_start_ns, gap_end_ns, lost_ns;
 	struct sideband_look look;
 	uint32_t *places; /* of the records that are being read */
 	size_t places_max;
@@ -166,12 +170,13 @@ int sideband_new(struct sideband **ret)
 {
 	int cpus[SAMPLE_CPUS_MAX];
 	int count = events_cpus(cpus, SAMPLE_CPUS_MAX);
+	size_t size_min = MAX((size_t)SIDEBAND_RING_MIN, (size_t)sysconf(_SC_PAGESIZE));
 	size_t size = SIDEBAND_RING_SIZE;
 	int r;
 
 	if (count <= 0)
 		return count < 0 ? count : -ENODEV;
-	while (size > SIDEBAND_RING_MIN && size * (size_t)count > SIDEBAND_RINGS_SIZE)
+	while (size > size_min && size * (size_t)count > SIDEBAND_RINGS_SIZE)
 		size /= 2;
 	do {
 		_cleanup_(sideband_freep) struct sideband *s = NULL;
@@ -183,7 +188,7 @@ int sideband_new(struct sideband **ret)
 			*ret = steal_ptr(&s);
 		/* kernel.perf_event_mlock_kb, without CAP_IPC_LOCK */
 		size /= 2;
-	} while (r == -EPERM && size >= SIDEBAND_RING_MIN);
+	} while (r == -EPERM && size >= size_min);
 	return r;
 }
 
@@ -194,6 +199,26 @@ uint64_t sideband_bytes(const struct sideband *s)
 	for (size_t i = 0; s && i < s->count; i++)
 		bytes += s->cpus[i].base_size;
 	return bytes;
+}
+
+static void sideband_note_gap(struct sideband *s, uint64_t start_ns, uint64_t end_ns)
+{
+	if (start_ns > s->gap_end_ns) {
+		s->lost_ns = MAX(s->lost_ns, s->gap_end_ns);
+		s->gap_start_ns = start_ns;
+	}
+	s->gap_start_ns = MIN(s->gap_start_ns, start_ns);
+	s->gap_end_ns = MAX(s->gap_end_ns, end_ns);
+}
+
+/* Whether all that happened between the two is known. */
+static bool sideband_is_known(const struct sideband *s, uint64_t since_ns, uint64_t when_ns)
+{
+	uint64_t lost_ns = MAX(s->lost_ns, sideband_log_forgotten_ns(s->log));
+
+	if (lost_ns != 0 && since_ns <= lost_ns)
+		return false;
+	return s->gap_end_ns == 0 || since_ns > s->gap_end_ns || when_ns < s->gap_start_ns;
 }
 
 /* What one ring has got since it was read last. */
@@ -222,12 +247,13 @@ static void sideband_catch_up_cpu(struct sideband *s, struct sideband_cpu *cpu)
 			continue;
 		}
 		if (has_gap)
-			s->gap_ns = MAX(s->gap_ns, e.time_ns);
+			sideband_note_gap(s, cpu->newest_ns, e.time_ns);
 		has_gap = false;
+		cpu->newest_ns = e.time_ns;
 		sideband_log_add(s->log, &e);
 	}
-	if (has_gap)
-		s->gap_ns = loop_now_ns(); /* all of it was overwritten while we read */
+	if (has_gap) /* all of it was overwritten while we read */
+		sideband_note_gap(s, cpu->newest_ns, loop_now_ns());
 }
 
 static void sideband_catch_up(struct sideband *s)
@@ -300,7 +326,8 @@ int sideband_origin(struct sideband *s, uint32_t tgid, uint64_t since_ns, uint64
 			o.is_forked = false;
 		}
 	}
-	if (o.since_ns == 0)
+	/* An exec that was overwritten would be missing. */
+	if (o.since_ns == 0 || !sideband_is_known(s, o.since_ns, when_ns))
 		return -ENODATA;
 	*ret = o;
 	return 0;
@@ -370,9 +397,7 @@ enum sideband_news sideband_since(struct sideband *s, uint32_t tgid, uint64_t si
 			return SIDEBAND_REPLACED;
 		news = SIDEBAND_MAPPED;
 	}
-	uint64_t lost_ns = MAX(s->gap_ns, sideband_log_forgotten_ns(s->log));
-
-	if (news == SIDEBAND_NONE && lost_ns != 0 && lost_ns >= since_ns)
-		return SIDEBAND_FORGOTTEN;
-	return news;
+	return news == SIDEBAND_NONE && !sideband_is_known(s, since_ns, UINT64_MAX)
+		       ? SIDEBAND_FORGOTTEN
+		       : news;
 }

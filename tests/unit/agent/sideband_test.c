@@ -292,6 +292,10 @@ Test(sideband, reads_on_where_it_was_and_says_what_it_missed)
 	cr_assert_eq(sideband_since(s, TGID, 1100), SIDEBAND_FORGOTTEN);
 	cr_assert_eq(sideband_since(s, TGID, time - 2), SIDEBAND_NONE);
 	cr_assert_str_eq(image(s, 50), "100000:/bin/brief");
+	/* It may have called exec in between. */
+	cr_assert_str_eq(image(s, time), "?");
+	put_exec(&r, TGID, time);
+	cr_assert_str_eq(image(s, time), "");
 }
 
 Test(sideband, the_oldest_events_are_forgotten_and_that_is_known)
