@@ -1,4 +1,4 @@
-/* Whole stacks: what passes as the whole chain, and what each kind of break is called. */
+/* Whole stacks: what passes as the whole chain, and what each kind of break is called; and whose container they are in. */
 #include <criterion/criterion.h>
 
 #include "base/def.h"
@@ -115,4 +115,29 @@ Test(chain, without_a_profile_nothing_is_said)
 	e.has_profile = false;
 	cr_assert_eq(decide(&e, NULL), GATE_UNMEASURED);
 	evidence_done(&e);
+}
+
+static enum gate_status decide_share(const struct scenario *s, const struct evidence *e)
+{
+	struct gate g = {.status = GATE_UNMEASURED};
+
+	judge_share(&g, s, e, 1);
+	gate_decide(&g);
+	free(g.checks);
+	return g.status;
+}
+
+Test(chain, a_share_outside_of_its_container_fails)
+{
+	struct scenario s;
+	struct evidence e; /* whose samples have no label of a container */
+
+	synthetic_scenario(&s);
+	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
+	s.expect[0].container = "";
+	cr_assert_eq(decide_share(&s, &e), GATE_PASS);
+	s.expect[0].container = "c0ffee5eed00";
+	cr_assert_eq(decide_share(&s, &e), GATE_FAIL);
+	evidence_done(&e);
+	scenario_done(&s);
 }

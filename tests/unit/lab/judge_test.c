@@ -112,18 +112,6 @@ Test(judge, shares_of_another_process_do_not_count)
 	evidence_done(&e);
 }
 
-Test(judge, a_share_outside_of_its_container_fails)
-{
-	struct evidence e; /* whose samples have no label of a container */
-
-	synthetic_run(&e, 700000000, 300000000, 700, 300, "main");
-	scenario.expect[0].container = "";
-	cr_assert_eq(decide(judge_share, &e, 1, NULL), GATE_PASS);
-	scenario.expect[0].container = "c0ffee5eed00";
-	cr_assert_eq(decide(judge_share, &e, 1, NULL), GATE_FAIL);
-	evidence_done(&e);
-}
-
 /* README's claim: 8 runs of 3.08 guest s at 997 Hz see an error of 1.5 points at any share. */
 Test(judge, pooled_tolerance_of_the_committed_accuracy_runs_is_below_1_5_points)
 {
