@@ -53,10 +53,10 @@ CPPFLAGS := -D_GNU_SOURCE -Ilib -I. -I$(B)/gen
 CFLAGS   ?= -O2 -g
 ALL_CFLAGS = -std=gnu17 $(CFLAGS) $(REPRO) -fno-omit-frame-pointer $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
 LDFLAGS  ?= -Wl,--as-needed -Wl,-z,relro,-z,now
-LIBS_BASE  := -lxxhash -lgnutls
+LIBS_BASE  := -lxxhash -lnettle
 LIBS_PROF  := $(LIBS_BASE) -lz -lm
 LIBS_AGENT := $(LIBS_PROF) -lbpf -ldw -lelf -llzma -lcjson -lseccomp -lcap -l:libstdc++.a
-LIBS_BACKEND := $(LIBS_PROF) -lmicrohttpd -lsqlite3 -lcjson -lpthread
+LIBS_BACKEND := $(LIBS_PROF) -lgnutls -lmicrohttpd -lsqlite3 -lcjson -lpthread
 LIBS_LAB   := $(LIBS_PROF) -lcjson
 
 srcs      = $(sort $(wildcard $(addsuffix /*.c,$(1))))

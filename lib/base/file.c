@@ -7,8 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <gnutls/crypto.h>
 #include <limits.h>
+#include <nettle/sha2.h>
 #include <sys/stat.h>
 
 #define FILE_BLOCK_SIZE ((size_t)64 * 1024)
@@ -214,16 +214,12 @@ int file_copy(const char *from, const char *to, unsigned int mode)
 	return file_temp_commit(&t, to);
 }
 
-static int file_hash_new(gnutls_hash_hd_t *ret)
+static void file_hash_end(struct sha256_ctx *hash, char out[FILE_SHA256_HEX])
 {
-	return gnutls_hash_init(ret, GNUTLS_DIG_SHA256) < 0 ? -ENOMEM : 0;
-}
+	uint8_t digest[SHA256_DIGEST_SIZE];
 
-static void file_hash_end(gnutls_hash_hd_t hash, char out[FILE_SHA256_HEX])
-{
-	uint8_t digest[(FILE_SHA256_HEX - 1) / 2];
-
-	gnutls_hash_deinit(hash, digest);
+	_Static_assert(2 * sizeof(digest) + 1 == FILE_SHA256_HEX, "two digits a byte");
+	sha256_digest(hash, sizeof(digest), digest);
 	for (size_t i = 0; i < sizeof(digest); i++)
 		(void)snprintf(out + 2 * i, 3, "%02x", digest[i]); /* two digits always fit */
 }
@@ -231,41 +227,27 @@ static void file_hash_end(gnutls_hash_hd_t hash, char out[FILE_SHA256_HEX])
 int file_sha256(const char *path, char out[FILE_SHA256_HEX])
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char block[FILE_BLOCK_SIZE];
-	gnutls_hash_hd_t hash;
+	uint8_t block[FILE_BLOCK_SIZE];
+	struct sha256_ctx hash;
 	ssize_t n;
-	int r;
 
 	if (fd < 0)
 		return -errno;
-	r = file_hash_new(&hash);
-	if (r < 0)
-		return r;
-	while ((n = file_read_some(fd, block, FILE_BLOCK_SIZE)) > 0) {
-		if (gnutls_hash(hash, block, (size_t)n) < 0) {
-			n = -EIO;
-			break;
-		}
-	}
-	if (n < 0) {
-		gnutls_hash_deinit(hash, NULL);
+	sha256_init(&hash);
+	while ((n = file_read_some(fd, block, FILE_BLOCK_SIZE)) > 0)
+		sha256_update(&hash, (size_t)n, block);
+	if (n < 0)
 		return (int)n;
-	}
-	file_hash_end(hash, out);
+	file_hash_end(&hash, out);
 	return 0;
 }
 
 int file_sha256_mem(const void *data, size_t size, char out[FILE_SHA256_HEX])
 {
-	gnutls_hash_hd_t hash;
-	int r = file_hash_new(&hash);
+	struct sha256_ctx hash;
 
-	if (r < 0)
-		return r;
-	if (size > 0 && gnutls_hash(hash, data, size) < 0) {
-		gnutls_hash_deinit(hash, NULL);
-		return -EIO;
-	}
-	file_hash_end(hash, out);
+	sha256_init(&hash);
+	sha256_update(&hash, size, data);
+	file_hash_end(&hash, out);
 	return 0;
 }
