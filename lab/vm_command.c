@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 
@@ -245,6 +246,50 @@ static int add_programs(
 	return err;
 }
 
+/*
+ * A program's debug file, which the Makefile left as workloads/debug/PROGRAM/.build-id/XX/REST.debug, under that
+ * name in payload/debug. Most programs have none.
+ */
+static int add_debug_file(struct vm_cpio *cpio, const struct vm_config *c, const char *program)
+{
+	static const char top[] = "payload/debug";
+	char path[PATH_MAX], name[PATH_MAX];
+	glob_t found = {0};
+	int err = 0;
+
+	if (snprintf(path, sizeof(path), "%s/workloads/debug/%s/.build-id/*/*.debug", c->bin_dir,
+		    program) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	if (glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1) {
+		const char *tail = strstr(found.gl_pathv[0], "/.build-id/");
+		static const int sizes[] = {
+			0, sizeof("/.build-id") - 1, sizeof("/.build-id/XX") - 1};
+
+		for (size_t i = 0; err == 0 && i < ARRAY_SIZE(sizes); i++) {
+			(void)snprintf(name, sizeof(name), "%s%.*s", top, sizes[i],
+				tail); /* shorter than path */
+			err = vm_cpio_dir(cpio, name);
+		}
+		(void)snprintf(name, sizeof(name), "%s%s", top, tail);
+		if (err == 0)
+			err = vm_cpio_add_file(cpio, name, 0644, found.gl_pathv[0]);
+	}
+	globfree(&found);
+	return err;
+}
+
+/* Equal for equal jobs: programs come sorted. */
+static int add_debug_files(struct vm_cpio *cpio, const struct vm_config *c, const struct job *j)
+{
+	const char *names[PROGRAMS_MAX] = {0};
+	size_t n = job_programs(j, false, names);
+	int err = 0;
+
+	for (size_t i = 0; err == 0 && i < n; i++)
+		err = add_debug_file(cpio, c, names[i]);
+	return err;
+}
+
 int vm_initrd_write(const struct vm_config *c, const struct job *j, const char *path)
 {
 	_cleanup_(closep) int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -266,7 +311,8 @@ int vm_initrd_write(const struct vm_config *c, const struct job *j, const char *
 		(err = vm_cpio_add(&cpio, "payload/job", 0100644, text.data, text.size)) < 0 ||
 		(err = add_programs(&cpio, c, j, true)) < 0 ||
 		(err = vm_cpio_dir(&cpio, "payload/workloads")) < 0 ||
-		(err = add_programs(&cpio, c, j, false)) < 0)
+		(err = add_programs(&cpio, c, j, false)) < 0 ||
+		(err = add_debug_files(&cpio, c, j)) < 0)
 		return err;
 	return vm_cpio_end(&cpio);
 }

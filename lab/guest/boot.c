@@ -229,6 +229,45 @@ static const char *loopback_up(void)
 	return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &q) < 0 ? failed("switch on", "lo", errno) : NULL;
 }
 
+/* Every entry of dir, kept under kept, again where it was. */
+static const char *bind_entries(const char *kept, const char *dir)
+{
+	struct dirent **names = NULL;
+	const char *error = NULL;
+	int n = scandir(kept, &names, not_hidden, by_name);
+
+	for (int i = 0; i < n; i++) {
+		char from[PATH_MAX], to[PATH_MAX];
+
+		(void)snprintf(from, sizeof(from), "%s/%s", kept, names[i]->d_name);
+		(void)snprintf(to, sizeof(to), "%s/%s", dir, names[i]->d_name);
+		if (!error)
+			error = mount_on(from, to, NULL, MS_BIND, NULL);
+		free(names[i]);
+	}
+	free(names);
+	return n < 0 ? failed("read", kept, errno) : error;
+}
+
+/*
+ * Debug files that came with the job to where debuggers look for them, /usr/lib/debug, which the image lacks and
+ * cannot be given: /usr/lib becomes a tmpfs with all that it had.
+ */
+static const char *debug_files(void)
+{
+	const char *error;
+
+	if (access("/payload/debug", F_OK) < 0 || access("/usr/lib/debug", F_OK) == 0)
+		return NULL;
+	if ((error = mount_on("/usr/lib", "/run/usr-lib", NULL, MS_BIND, NULL)) ||
+		(error = mount_on("lib", "/usr/lib", "tmpfs", 0, "mode=755")) ||
+		(error = bind_entries("/run/usr-lib", "/usr/lib")) ||
+		(error = mount_on("/payload/debug", "/usr/lib/debug", NULL, MS_BIND, NULL)))
+		return error;
+	return umount2("/run/usr-lib", MNT_DETACH) < 0 ? failed("unmount", "/run/usr-lib", errno)
+						       : NULL;
+}
+
 const char *boot_mounts(void)
 {
 	const char *error;
@@ -246,7 +285,7 @@ const char *boot_mounts(void)
 	if ((error = write_sysctl("/proc/sys/kernel/perf_event_max_sample_rate", "100000")) ||
 		(error = write_sysctl("/proc/sys/kernel/perf_cpu_time_max_percent", "0")))
 		return error;
-	return loopback_up();
+	return (error = debug_files()) ? error : loopback_up();
 }
 
 void boot_argument(const char *name, char *value, size_t size)

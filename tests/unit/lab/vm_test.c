@@ -290,3 +290,30 @@ Test(vm, what_a_killed_shell_left_goes_and_what_another_uses_stays)
 	(void)rmdir(other);
 	cr_assert_eq(rmdir(parent), 0);
 }
+
+Test(vm, a_programs_debug_file_goes_along_under_its_build_id)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(1 << 20);
+	static const char *const made[] = {"workloads/debug", "workloads/debug/w",
+		"workloads/debug/w/.build-id", "workloads/debug/w/.build-id/ab"};
+	struct vm_config c = {.mode = VM_EXACT, .image_dir = dir, .bin_dir = dir};
+	struct job j = {.steps = &step, .step_count = 1};
+	static const char name[] = "payload/debug/.build-id/ab/cdef.debug";
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/initrd", dir);
+	cr_assert_eq(vm_initrd_write(&c, &j, path), 0);
+	cr_assert_eq(file_read(path, &b), 0);
+	cr_assert_null(memmem(b.data, b.size, "payload/debug", 13));
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++) {
+		char sub[256];
+
+		(void)snprintf(sub, sizeof(sub), "%s/%s", dir, made[i]);
+		cr_assert_eq(mkdir(sub, 0755), 0);
+	}
+	put_file("workloads/debug/w/.build-id/ab/cdef.debug", "names", 0644);
+	cr_assert_eq(vm_initrd_write(&c, &j, path), 0);
+	b.size = 0;
+	cr_assert_eq(file_read(path, &b), 0);
+	cr_assert_not_null(memmem(b.data, b.size, name, sizeof(name)));
+}
