@@ -47,8 +47,8 @@ bool judge_is_known(const struct scenario *s, const struct truth *t, const char 
 				return true;
 	}
 	/* What every workload has: the truth's own code, and what was linked in from libraries. */
-	return name[0] == '_' || chain_is_in(name, "truth::") || chain_is_in(name, "args::") ||
-	       chain_is_in(name, "std::");
+	return name[0] == '_' || str_has_suffix(name, "@plt") || chain_is_in(name, "truth::") ||
+	       chain_is_in(name, "args::") || chain_is_in(name, "std::");
 }
 
 struct stacks_chain judge_truth_chain(const struct truth_function *f)

@@ -119,8 +119,8 @@ static size_t shell_steps(const struct vm_config *c, struct dirent **names, size
 	size_t n = 0;
 
 	for (size_t i = 0; i < count && n < JOB_STEPS_MAX; i++) {
-		if (strchr(names[i]->d_name, '.'))
-			continue; /* make's dependency files lie beside them */
+		if (names[i]->d_type == DT_DIR || strchr(names[i]->d_name, '.'))
+			continue; /* libraries, debug files and make's dependency files lie beside them */
 		(void)snprintf(step_names[n], 16, "s%zu", n);
 		steps[n] = (struct job_step){.name = step_names[n],
 			.workload = names[i]->d_name,

@@ -124,7 +124,7 @@ Test(names, what_every_workload_has_is_known_by_its_namespace)
 {
 	static const char *const known[] = {"args::parse(int, char**)",
 		"void args::parse<5ul>(char const*)", "std::vector<node>::size() const",
-		"truth::meter::stop(truth::function&)", "_start"};
+		"truth::meter::stop(truth::function&)", "_start", "read@plt"};
 	static const char *const strange[] = {"innocent(std::string)", "run(truth::function&)",
 		"not_std::sort(int*)", "f<args::option>(int)"};
 	struct evidence e;
