@@ -1,6 +1,6 @@
 /*
- * Drives the CFI compiler, see cfi.h. A chunk's functions come from up to three places, merged by
- * address: .eh_frame, .debug_frame where .eh_frame has nothing, and .plt sections where neither has. A
+ * Drives the CFI compiler, see cfi.h. A chunk's functions come from up to four places, merged by
+ * address: .eh_frame, .debug_frame or Go's table where .eh_frame has nothing, and .plt sections where none has. A
  * function ends where its FDE says, or where the next one of its own place begins.
  */
 #include "agent/cfi.h"
@@ -10,7 +10,7 @@
 #include "agent/cfi_internal.h"
 #include "base/def.h"
 
-enum { CFI_FROM_PLT = CFI_SOURCES, CFI_FROMS };
+enum { CFI_FROM_GO = CFI_SOURCES, CFI_FROM_PLT, CFI_FROMS };
 
 /* The next function of one place. */
 struct cfi_head {
@@ -18,6 +18,17 @@ struct cfi_head {
 	size_t i; /* in the index */
 	uint64_t start, entry;
 };
+
+/* Go's own table says more than its .debug_frame, which is then left out. */
+static int cfi_open_go(struct cfi *c)
+{
+	const char *why = NULL;
+	int r = c->arch == CFI_X86_64 ? go_pclntab_open(c->fd, &why, &c->go) : -ENODATA;
+
+	if (r == 0)
+		c->sources[CFI_DEBUG_FRAME].section.size = 0;
+	return r == -ENOMEM ? r : 0;
+}
 
 int cfi_open(int fd, const char **why, struct cfi **ret)
 {
@@ -30,12 +41,14 @@ int cfi_open(int fd, const char **why, struct cfi **ret)
 	c->fd = fd;
 	c->sources[CFI_EH_FRAME].is_eh = true;
 	r = cfi_elf_read(c, why);
+	if (r == 0)
+		r = cfi_open_go(c);
 	for (size_t i = 0; i < CFI_SOURCES && r == 0; i++) {
 		r = cfi_index_open(c, &c->sources[i]);
 		*why = r == -ENOBUFS ? "too many FDEs" : "CFI cannot be read";
 	}
 	if (r == 0 && c->sources[CFI_EH_FRAME].count + c->sources[CFI_DEBUG_FRAME].count == 0 &&
-		!cfi_bare_find(c)) {
+		!c->go && !cfi_bare_find(c)) {
 		*why = "no CFI";
 		r = -ENODATA;
 	}
@@ -56,6 +69,7 @@ void cfi_free(struct cfi *c)
 		free(c->sources[i].refs);
 		free(c->sources[i].bytes);
 	}
+	go_pclntab_free(c->go);
 	free(c);
 }
 
@@ -72,11 +86,20 @@ void cfi_info(const struct cfi *c, struct cfi_info *ret)
 	};
 }
 
+static size_t cfi_head_count(const struct cfi *c, size_t from)
+{
+	if (from == CFI_FROM_PLT)
+		return c->plt_count;
+	if (from == CFI_FROM_GO)
+		return c->go ? go_pclntab_count(c->go) : 0;
+	return c->sources[from].count;
+}
+
 /* -ESTALE: the table of .eh_frame_hdr is not ascending. */
 static int cfi_head_load(struct cfi_work *w, size_t from, struct cfi_head *h, size_t i)
 {
 	const struct cfi *c = w->c;
-	size_t count = from == CFI_FROM_PLT ? c->plt_count : c->sources[from].count;
+	size_t count = cfi_head_count(c, from);
 	uint64_t before = h->is_there ? h->start : 0;
 	int r = 0;
 
@@ -86,6 +109,8 @@ static int cfi_head_load(struct cfi_work *w, size_t from, struct cfi_head *h, si
 		return 0;
 	if (from == CFI_FROM_PLT)
 		h->start = c->plts[i].start;
+	else if (from == CFI_FROM_GO)
+		r = go_pclntab_start(c->go, i, &h->start);
 	else
 		r = cfi_index_get(w, &c->sources[from], i, &h->start, &h->entry);
 	if (r == 0 && h->start < before)
@@ -240,11 +265,24 @@ static int cfi_merge_one(
 		if (heads[i].is_there)
 			limit = MIN(limit, heads[i].start);
 	}
+	if (from == CFI_FROM_GO)
+		return cfi_go_function(w, h.i, limit, &ends[from]);
 	if (from != CFI_FROM_PLT)
 		return cfi_function(w, &c->sources[from], &h, limit, &ends[from]);
 	uint64_t end = MIN(c->plts[h.i].end, limit);
 
 	return end > w->start ? cfi_rows_plt(w, &c->plts[h.i], end) : 0;
+}
+
+/* The first function that may reach into the chunk. */
+static int cfi_seek_go(struct cfi_work *w, size_t *ret)
+{
+	struct go_pclntab *go = w->c->go;
+
+	*ret = w->start < go_pclntab_text_start(go) ? 0 : go_pclntab_count(go);
+	int r = go_pclntab_seek(go, w->start, ret);
+
+	return r == -ENOENT ? 0 : r;
 }
 
 static int cfi_merge(struct cfi_work *w)
@@ -259,6 +297,8 @@ static int cfi_merge(struct cfi_work *w)
 
 		if (i < CFI_SOURCES && w->c->sources[i].count > 0)
 			r = cfi_index_seek(w, &w->c->sources[i], w->start, &first);
+		else if (i == CFI_FROM_GO && w->c->go)
+			r = cfi_seek_go(w, &first);
 		if (r == 0)
 			r = cfi_head_load(w, i, &heads[i], first);
 		if (r < 0)
@@ -275,7 +315,7 @@ static int cfi_merge(struct cfi_work *w)
 
 static int cfi_compile_once(struct cfi *c, uint64_t index, struct cfi_chunk *ret)
 {
-	_cleanup_(freep) struct cfi_work *w = calloc(1, sizeof(*w));
+	struct cfi_work *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return -ENOMEM;
@@ -288,6 +328,7 @@ static int cfi_compile_once(struct cfi *c, uint64_t index, struct cfi_chunk *ret
 	ret->rule_count = 0;
 	int r = c->bare_signal ? cfi_bare_rows(w) : cfi_merge(w);
 
+	free(w);
 	if (r < 0)
 		ret->row_count = 0;
 	return r;

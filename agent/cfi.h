@@ -13,9 +13,11 @@
  * augmentation S), the .plt's, and *(reg + a) + b of realigned stacks; with any other of the CFA or the
  * return address a row is UNWIND_CFA_UNSUPPORTED, with any other of fp that is UNWIND_UNDEFINED. A
  * function whose program makes no sense is one row of UNWIND_CFA_UNSUPPORTED. Addresses between FDEs
- * have UNWIND_CFA_NONE, but up to 15 bytes of padding go on as what is before them. .plt sections that
- * no FDE covers get UNWIND_CFA_PLT or sp + 8 by their first bytes. Go's .debug_frame says nothing of
- * rbp, which has its known place there; on aarch64 it is left out.
+ * have UNWIND_CFA_NONE, but up to 15 bytes of padding go on as what is before them. Functions of Go have their rules from
+ * Go's own table (cfi_go.c) on x86-64, whether or not the file is stripped. .plt sections that
+ * no FDE covers get UNWIND_CFA_PLT or sp + 8 by their first bytes. Go's .debug_frame is
+ * read only where its table is of an unknown version; it says nothing of rbp, which has its known place there. On aarch64
+ * it is left out.
  *
  * Functions with the standard frame-pointer shape are coalesced (UNWIND_CFA_FP_SHAPE), after the text
  * bytes were compared: the rule "sp + 8 at a ret byte" must give what the rows say.

@@ -1,13 +1,14 @@
 /*
  * What the files of the CFI compiler share: cfi_elf.c finds sections, cfi_read.c reads them in
  * windows, cfi_fde.c finds the FDEs of an address, cfi_cie.c decodes their heads, cfi_program.c runs their
- * instructions, cfi_rule.c turns states into rules, cfi_call.c adds what a rule needs of a callee, cfi_rows.c
+ * instructions, cfi_go.c has the rules of Go's own table, cfi_rule.c turns states into rules, cfi_call.c adds what a rule needs of a callee, cfi_rows.c
  * and cfi_shape.c collect rows, cfi.c drives.
  */
 #ifndef AGENT_CFI_INTERNAL_H
 #define AGENT_CFI_INTERNAL_H
 
 #include "agent/cfi.h"
+#include "agent/go_pclntab.h"
 #include "base/cursor.h"
 
 enum {
@@ -79,6 +80,7 @@ struct cfi {
 	uint64_t bare_signal; /* cfi_bare.c: the trampoline; 0: an ordinary file */
 	bool bare_has_frames;
 	struct cfi_source sources[CFI_SOURCES];
+	struct go_pclntab *go;             /* NULL: no Go, or aarch64 */
 	struct cfi_plt plts[CFI_PLTS_MAX]; /* by start */
 	size_t plt_count;
 };
@@ -225,6 +227,10 @@ int cfi_index_seek(struct cfi_work *w, const struct cfi_source *s, uint64_t vadd
 /* Whether a file without CFI is a vdso of aarch64. */
 bool cfi_bare_find(struct cfi *c);
 int cfi_bare_rows(struct cfi_work *w);
+
+/* --- cfi_go.c --- */
+/* Rows of function index of c->go, up to limit at most. 0; -ENOBUFS; -errno. */
+int cfi_go_function(struct cfi_work *w, size_t index, uint64_t limit, uint64_t *ret_end);
 
 /* --- cfi_program.c --- */
 void cfi_program_init(struct cfi_program *p, const struct cfi *c, const struct cfi_cie *cie,

@@ -325,6 +325,18 @@ static int go_pair(struct go_pclntab *g, uint64_t i, uint64_t *ret_entry, uint64
 	return 0;
 }
 
+bool go_pclntab_has_flags(const struct go_pclntab *g)
+{
+	return g->layout != GO_1_16;
+}
+
+int go_pclntab_start(struct go_pclntab *g, size_t index, uint64_t *ret)
+{
+	uint64_t record;
+
+	return index < g->count ? go_pair(g, index, ret, &record) : -ENOENT;
+}
+
 int go_pclntab_seek(struct go_pclntab *g, uint64_t vaddr, size_t *ret)
 {
 	uint64_t low = 0, high = g->count; /* entry of low <= vaddr < entry of high */

@@ -72,6 +72,8 @@ enum { GO_FUNCTION_TOP = 1, GO_FUNCTION_SP_WRITE = 2, GO_FUNCTION_ASM = 4 }; /* 
 uint64_t go_pclntab_text_start(const struct go_pclntab *g);
 uint64_t go_pclntab_text_end(const struct go_pclntab *g);
 size_t go_pclntab_count(const struct go_pclntab *g);
+bool go_pclntab_has_flags(const struct go_pclntab *g); /* of functions: since 1.18 */
+int go_pclntab_start(struct go_pclntab *g, size_t index, uint64_t *ret);
 /* Index of the function that holds vaddr: 0 or -ENOENT, -EBADMSG, -errno. */
 int go_pclntab_seek(struct go_pclntab *g, uint64_t vaddr, size_t *ret);
 int go_pclntab_function(struct go_pclntab *g, size_t index, struct go_function *ret);

@@ -302,6 +302,24 @@ static int go_inlined(
 	return -EBADMSG; /* calls that call themselves */
 }
 
+/*
+ * A signal handler returns to the first byte of the restorer, and who asks for its caller's name asks for the byte
+ * before, which is not the function's before: that ends in a jump.
+ */
+static bool go_restorer(struct go_pclntab *g, uint64_t vaddr, size_t index, struct go_function *f)
+{
+	static const char restorer[] = "runtime.sigreturn";
+	struct go_function next;
+	char name[sizeof(restorer)] = "";
+
+	if (vaddr + 1 != f->end || go_pclntab_function(g, index + 1, &next) < 0 ||
+		go_pclntab_function_name(g, &next, name, sizeof(name)) < 0 ||
+		strcmp(name, restorer) != 0)
+		return false;
+	*f = next;
+	return true;
+}
+
 int go_pclntab_find(struct go_pclntab *g, uint64_t vaddr, struct names *ret)
 {
 	struct go_function f = {0};
@@ -315,9 +333,11 @@ int go_pclntab_find(struct go_pclntab *g, uint64_t vaddr, struct names *ret)
 		r = go_pclntab_function(g, index, &f);
 	if (r < 0)
 		return r;
+	if (go_restorer(g, vaddr, index, &f))
+		pc = f.start;
 	if (g->is_inlining && go_inlined(g, &f, &pc, ret) < 0) {
 		names_reset(ret);
-		pc = vaddr;
+		pc = MAX(vaddr, f.start);
 	}
 	r = go_add(g, &f, pc, f.name, f.start_line, ret);
 	if (r < 0) {

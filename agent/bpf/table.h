@@ -82,6 +82,8 @@ enum unwind_cfa {
 	UNWIND_CFA_FP_SHAPE,
 	UNWIND_CFA_PLT,    /* x86-64 .plt: sp + 8 + (((pc & 15) >= aux) << 3) */
 	UNWIND_CFA_SIGNAL, /* signal frame: registers stand in the ucontext; see UNWIND_SIGNAL_* */
+	/* fp + cfa_offset, of a stack that was left and may lie anywhere: Go's systemstack, cgo. */
+	UNWIND_CFA_OTHER_STACK,
 	UNWIND_CFA_UNSUPPORTED, /* an expression or register we do not follow; labelled */
 };
 

@@ -12,7 +12,8 @@
  * WHAT IS BELIEVED
  *  1. A CFA lies above the old stack pointer and in the user half: the stack climbs, so no cycle lasts.
  *     Equal is allowed when the return address is in a register (vfork pops it, a leaf of aarch64).
- *  2. A signal frame may lead to another stack (sigaltstack), downwards, too.
+ *  2. A signal frame may lead to another stack (sigaltstack), downwards, too, and so may a rule that says so
+ *     (UNWIND_CFA_OTHER_STACK).
  *  3. A return address lies in the user half; 0 is the first frame.
  *  4. Where there is no rule (no CFI, generated code, broken or unbuildable tables) a frame record is
  *     followed if its return address lies in an executable mapping; else that reason ends the stack.
@@ -36,6 +37,7 @@ struct unwind_caller {
 	__u64 cfa;
 	__u64 fp_offset, ra_offset; /* signed, wrap; or register numbers */
 	__u32 fp, ra;               /* enum unwind_where */
+	__u32 is_other_stack;
 };
 
 /* Without a rule. */
@@ -158,6 +160,10 @@ static inline int unwind_apply(
 	case UNWIND_CFA_SP:
 		c->cfa = s->sp + (__u64)(__s64)rule->cfa_offset;
 		return UNWIND_GO_ON;
+	case UNWIND_CFA_OTHER_STACK:
+		c->is_other_stack = 1;
+		c->cfa = s->fp + (__u64)(__s64)rule->cfa_offset;
+		return UNWIND_GO_ON;
 	case UNWIND_CFA_FP:
 		c->cfa = s->fp + (__u64)(__s64)rule->cfa_offset;
 		return UNWIND_GO_ON;
@@ -231,7 +237,7 @@ static inline int unwind_follow(struct unwind_state *s, const struct unwind_call
 	__u64 pc = 0, fp = 0;
 	int end;
 
-	if (c->cfa < s->sp || c->cfa >= UNWIND_USER_END ||
+	if ((c->cfa < s->sp && !c->is_other_stack) || !unwind_is_user(c->cfa) ||
 		(c->cfa == s->sp && c->ra == UNWIND_AT_CFA))
 		return SAMPLE_END_BAD_CFA;
 	/* The saved fp lies below the return address: one copy of the stack has both. */

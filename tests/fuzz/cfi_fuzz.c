@@ -6,7 +6,7 @@
  * corpus/cfi (2026-12): one file of five functions (a call, one with an array, alignas(64), alloca, a naked
  * one with .cfi_signal_frame) by gcc 12, gcc -fno-omit-frame-pointer -fcf-protection, gcc without
  * .eh_frame_hdr, clang 14 with lld for x86-64 and aarch64, clang with .debug_frame, plain and compressed;
- * one without section headers; *-flip*: the same with 12 bits flipped.
+ * one without section headers; go1.*: fixtures/go, which have no .eh_frame; *-flip*: the same with 12 bits flipped.
  */
 #include "agent/cfi.h"
 

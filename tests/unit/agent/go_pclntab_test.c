@@ -368,5 +368,5 @@ Test(go_pclntab, stack_pointer_is_where_the_prologue_puts_it)
 		most = MAX(most, s.value);
 	}
 	cr_assert(end <= f.end && f.end - end < 32); /* functions are aligned */
-	cr_assert_eq(most, 24); /* sub rsp, 16 behind push rbp, by objdump */
+	cr_assert_eq(most, 24);                      /* sub rsp, 16 behind push rbp, by objdump */
 }

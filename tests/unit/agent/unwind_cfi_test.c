@@ -345,6 +345,35 @@ Test(unwind_cfi, a_signal_frame_may_lead_down_to_another_stack)
 	cr_assert_eq(s.sp, at(10));
 }
 
+Test(unwind_cfi, a_rule_that_says_so_leads_down_to_another_stack)
+{
+	struct unwind_rule rule = {.cfa = UNWIND_CFA_OTHER_STACK,
+		.cfa_offset = 16,
+		.fp = UNWIND_AT_CFA,
+		.fp_offset = -16,
+		.ra = UNWIND_AT_CFA,
+		.ra_offset = -8};
+	struct unwind_state s = state(0x10, 200, at(10));
+
+	stack[10] = at(30);
+	stack[11] = TEXT_BASE + 0x77;
+	lay_rule(rule);
+	int end = unwind_step_cfi(&s);
+
+	cr_assert_eq(end, UNWIND_GO_ON, "%d", end);
+	cr_assert_eq(s.sp, at(12));
+	cr_assert_eq(s.fp, at(30));
+	cr_assert_eq(s.pc, TEXT_BASE + 0x77);
+	rule.cfa = UNWIND_CFA_FP;
+	s = state(0x10, 200, at(10));
+	lay_rule(rule);
+	cr_assert_eq(unwind_step_cfi(&s), SAMPLE_END_BAD_CFA);
+	rule.cfa = UNWIND_CFA_OTHER_STACK;
+	s = state(0x10, 200, 0); /* cleared, as in a new thread */
+	lay_rule(rule);
+	cr_assert_eq(unwind_step_cfi(&s), SAMPLE_END_BAD_CFA);
+}
+
 Test(unwind_cfi, a_return_address_belongs_to_the_call_before_it)
 {
 	struct unwind_state s = state(0x200, 4, 0);
