@@ -7,11 +7,13 @@
  *	-DPART=0	everything (default)	1: the two functions, as a library	2: the program that uses it
  *	-DWHERE=FLAGS	the two functions in a section of their own with these flags
  *	-DLOST		instead of NAME_outer a function that has no caller calls NAME_hot
+ *	-DPART=3	the program, which calls NAME_outer at offset CODE of the file PACK, mapped from offset PACK_START on
  *	-DREMAP=1..3	first moves to memory of its own: the page of the functions; all of the text; and 3: puts
  *			generated code in the place of the text of filler(), which nobody calls
  *	PROGRAM COMM [once]
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <link.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,7 +38,7 @@
 
 PLACE unsigned long N(outer)(unsigned long n);
 
-#if PART != 2
+#if PART < 2
 PLACE __attribute__((noinline)) static unsigned long N(hot)(unsigned long n)
 {
 	volatile unsigned long pad[PAD];
@@ -83,6 +85,25 @@ __asm__(".text\n.type lost, @function\nlost:\n"
 #define CALL(n) lost(n, N(hot))
 #else
 #define CALL(n) N(outer)(n)
+#endif
+
+#if PART == 3
+static unsigned long (*packed)(unsigned long);
+#undef CALL
+#define CALL(n) packed(n)
+
+static void unpack(void)
+{
+	size_t start = strtoul(getenv("PACK_START"), NULL, 0);
+	int fd = open(getenv("PACK"), O_RDONLY);
+	off_t size = lseek(fd, 0, SEEK_END) - (off_t)start;
+	char *at = mmap(NULL, (size_t)size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, (off_t)start);
+
+	if (at == MAP_FAILED)
+		_exit(2);
+	close(fd);
+	packed = (unsigned long (*)(unsigned long))(void *)(at + strtoul(getenv("CODE"), NULL, 16));
+}
 #endif
 
 #ifdef REMAP
@@ -174,6 +195,9 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, argc > 1 ? argv[1] : "nobody");
 #ifdef REMAP
 	remap();
+#endif
+#if PART == 3
+	unpack();
 #endif
 	say("up\n");
 	work(3, 0.3);

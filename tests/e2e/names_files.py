@@ -4,6 +4,7 @@
 names_files.py named FOLDED COMM NAME    its stacks are whole, from _start through main and work to NAME_outer and NAME_hot
 names_files.py lost FOLDED COMM NAME     above the function lost is nothing: it has no caller
 names_files.py generated FOLDED COMM     its code has no name
+names_files.py packed FOLDED COMM NAME   what burns is NAME_hot, or says only in which file it is
 names_files.py json FOLDED COMM          most of it is V8's parser of JSON, called from main
 names_files.py watch FILE...             says ready; at the end of its input, whether one of the files was opened
 names_files.py honest FOLDED COMM        whatever is not known, nothing of another file is in its stacks
@@ -18,7 +19,7 @@ IN_OPEN = 0x20
 SAMPLED_NS = 0.2e9  # of 0.3 s that each program uses
 
 
-def stacks(path, comm):
+def all_stacks(path, comm):
     found = []
     with open(path, encoding="utf-8") as f:
         for line in f:
@@ -30,8 +31,13 @@ def stacks(path, comm):
     return found
 
 
+def stacks(path, comm):
+    """Without what a busy machine had no time to make a table for: that says so, and tells nothing about files."""
+    return [(f, ns) for f, ns in all_stacks(path, comm) if f[0] != "[truncated: unwind table not built in time]"]
+
+
 def honest(path, comm):
-    for frames, _ in stacks(path, comm):
+    for frames, _ in all_stacks(path, comm):
         assert not any("wrong" in f for f in frames), ";".join(frames)
 
 
@@ -43,12 +49,9 @@ def is_whole(frames, name):
 
 
 def named(path, comm, name):
-    """What a busy machine had no time to make a table for says so, and tells nothing about files."""
     honest(path, comm)
     total, good, worst, most = 0, 0, "", 0
     for frames, ns in stacks(path, comm):
-        if frames[0] == "[truncated: unwind table not built in time]":
-            continue
         total += ns
         if is_whole(frames, name):
             good += ns
@@ -73,6 +76,16 @@ def generated(path, comm):
         assert not any(f == "filler" or f.startswith("[" + comm) for f in frames), ";".join(frames)
         seen += ns if "[anon]" in frames else 0
     assert seen >= SAMPLED_NS / 2, "%d ns in generated code" % seen
+
+
+def packed(path, comm, name):
+    honest(path, comm)
+    seen = 0
+    for frames, ns in stacks(path, comm):
+        user = [f for f in frames if f in (name + "_hot", name + "_outer") or f.startswith("[pack")]
+        assert user or "clock_gettime" in frames or frames[-1] == "work", ";".join(frames)
+        seen += ns if user else 0
+    assert seen >= SAMPLED_NS / 2, "%d ns in the file" % seen
 
 
 def json(path, comm):

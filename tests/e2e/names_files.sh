@@ -121,6 +121,37 @@ start_a19() { # a caller that is in no mapping
 	build "$T/a19" a19 5 -DLOST
 	launch "$T/a19" a19 && heard up 1
 }
+start_a16() { # a library at an offset in a file that is none, and behind a program
+	local code
+	build "$T/a16.so" a16 5 -DPART=1 -fPIC -shared -Wl,-z,noseparate-code
+	build "$T/a16" a16 5 -DPART=3
+	build "$T/wrong16" wrong 5 -Wl,-z,noseparate-code
+	truncate -s %4096 "$T/wrong16"
+	{ head -c 4096 /dev/zero && cat "$T/a16.so"; } >"$T/pack.pad"
+	cat "$T/wrong16" "$T/a16.so" >"$T/pack.exe"
+	code=$(nm -D "$T/a16.so" | awk '$3 == "a16_outer" { print $1 }')
+	launch env PACK="$T/pack.pad" PACK_START=4096 CODE="$code" "$T/a16" a16pad
+	launch env PACK="$T/pack.exe" PACK_START="$(stat -c %s "$T/wrong16")" CODE="$code" "$T/a16" a16exe
+	heard up 2
+}
+start_a24() { # on an overlay: the mapping's device is not the file's
+	mkdir "$T/lower" "$T/upper" "$T/work" "$T/merged"
+	build "$T/lower/a24" wrong 41
+	build "$T/upper/a24" a24 5
+	unshare -m mount -t overlay overlay -o "lowerdir=$T/lower,upperdir=$T/upper,workdir=$T/work" "$T/merged" 2>/dev/null ||
+		{ why="no overlay on this kernel, or below $T" && return; }
+	launch unshare -m sh -c "mount -t overlay overlay -o 'lowerdir=$T/lower,upperdir=$T/upper,workdir=$T/work' '$T/merged' &&
+		exec '$T/merged/a24' a24" && heard up 1
+}
+start_a24b() { # on a subvolume of btrfs, likewise
+	command -v mkfs.btrfs >/dev/null || { why="no mkfs.btrfs" && return; }
+	truncate -s 128M "$T/btrfs" && mkfs.btrfs -q "$T/btrfs" && mkdir "$T/volume" && mount -o loop "$T/btrfs" "$T/volume" 2>/dev/null ||
+		{ why="no btrfs on this kernel, or no loop device" && return; }
+	mounts+=("$T/volume")
+	btrfs -q subvolume create "$T/volume/sub" || exit 3
+	build "$T/volume/sub/a24b" a24b 5
+	launch "$T/volume/sub/a24b" a24b && heard up 1
+}
 start_remap() { # text that is memory now; the last one's is not text
 	[ "$(uname -m)" = x86_64 ] || { why="filler() is x86-64" && return; }
 	build "$T/remap1" remap1 5 -DREMAP=1 -Wl,-z,noseparate-code
@@ -132,7 +163,7 @@ start_remap() { # text that is memory now; the last one's is not text
 	heard up 3
 }
 declare -A ran
-for id in a1 a2 a3 a4 a11 a13 a15 a19 remap; do
+for id in a1 a2 a3 a4 a11 a13 a15 a16 a19 a24 a24b remap; do
 	why=
 	"start_$id"
 	[ -z "$why" ] && ran[$id]=1 || echo "skip ${id^^}: $why"
@@ -184,6 +215,10 @@ has a11 && judge "A11: text whose address is not its offset" named "$F" a11 a11
 has a11 && judge "A11: a second executable segment" named "$F" a11two a11two
 has a13 && judge "A13: a path with space, newline and (deleted)" named "$F" a13 a13
 has a15 && judge "A15: an executable that is a memfd" named "$F" a15 a15
+has a16 && judge "A16: a library in a file that is no ELF file" packed "$F" a16pad a16
+has a16 && judge "A16: a library behind a program in its file" packed "$F" a16exe a16
+has a24 && judge "A24: a program on an overlay" named "$F" a24 a24
+has a24b && judge "A24: a program on a btrfs subvolume" named "$F" a24b a24b
 has a19 && judge "A19: an address in no mapping belongs to no file" lost "$F" a19 a19
 has remap && judge "remapped text: a page of it in anonymous memory" named "$F" remap1 remap1
 has remap && judge "remapped text: all of it in anonymous memory" named "$F" remap2 remap2
@@ -211,6 +246,8 @@ if setpriv --bounding-set=-sys_admin,-checkpoint_restore "$A" record -q -d 1ms -
 		wait $watch
 		holds $? "A4: no file of the host was opened for it" "$(cat "$T/opened")"
 	fi
+	has a24 && judge "A24: the same without map_files, overlay" named "$F" a24 a24
+	has a24b && judge "A24: the same without map_files, btrfs" named "$F" a24b a24b
 	has remap && judge "remapped text: the same without map_files" named "$F" remap2 remap2
 	has a15 && judge "A15: the same without map_files" named "$F" a15 a15
 else
