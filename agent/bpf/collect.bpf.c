@@ -116,15 +116,19 @@ static __always_inline bool in_window(__u64 now)
  */
 
 /*
- * In the middle of exec: the new memory is there, but the registers are still those of the program before,
- * whose code is not mapped any more. There is no user part. (fs/binfmt_elf.c sets end_code when all is
- * mapped, right before the new registers; a fork's is its parent's.)
+ * There is no user part. In the middle of exec: the new memory is there, but the registers are still those of the
+ * program before, whose code is not mapped any more. (fs/binfmt_elf.c sets end_code when all is mapped, right before
+ * the new registers; a fork's is its parent's.) In the middle of exit: the memory is being taken apart, and what can
+ * still be read at its addresses may be another's already (aarch64 does not flush the TLB of a memory that nobody will
+ * use again).
  */
-static __always_inline bool is_loading(struct task_struct *task)
+static __always_inline bool is_without_user(struct task_struct *task)
 {
 	struct mm_struct *mm = task->mm;
 
-	return mm && mm->end_code == 0;
+	if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) != 0)
+		return false; /* these never have one, which is NO_USER */
+	return !mm || mm->end_code == 0;
 }
 
 /* Where the user part begins. False: a 32-bit program, whose frames are others; its pc only. */
@@ -147,7 +151,7 @@ static __always_inline bool take_registers(
 
 		/* Left zero when it fails, which ends the stack as NO_USER. */
 		__builtin_memset(&s->regs, 0, sizeof(s->regs));
-		if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0 && !is_loading(task))
+		if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) == 0 && !is_without_user(task))
 			(void)bpf_probe_read_kernel(&s->regs, sizeof(s->regs), saved);
 		ARCH_COPY_REGS(u->regs, s->regs);
 		u->pc = ARCH_PC(s->regs);
@@ -189,7 +193,7 @@ static __always_inline void take_stack(struct bpf_perf_event_data *ctx, struct s
 	if (unwind_is_user(s->walk.state.pc))
 		walk_user(s, by_tables, has_tables);
 	else
-		s->walk.end = is_loading(task) ? SAMPLE_END_ROOT : SAMPLE_END_NO_USER;
+		s->walk.end = is_without_user(task) ? SAMPLE_END_ROOT : SAMPLE_END_NO_USER;
 }
 
 static __always_inline void fill_names(struct stack_record *r, struct task_struct *task)

@@ -38,7 +38,8 @@ struct filter_cgroup {
 
 /* Why a stack ended; SAMPLE_END_ROOT is the only complete one. */
 enum sample_end {
-	SAMPLE_END_ROOT,  /* return address or frame pointer 0: the thread's first frame */
+	/* Return address or frame pointer 0: the thread's first frame. Or there is no user part: exec, exit. */
+	SAMPLE_END_ROOT,
 	SAMPLE_END_NO_FP, /* frame pointer does not point into the stack above sp: callee keeps none
 			   */
 	SAMPLE_END_UNREADABLE, /* the frame record could not be read */

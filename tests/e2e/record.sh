@@ -115,6 +115,16 @@ judge "tables reach main through functions without frame pointers" whole "$T/cha
 ! python3 tests/e2e/record_judge.py whole "$T/chain.fp.folded" chain_nofp 0.5 >/dev/null 2>&1
 holds $? "frame pointers alone do not" "they did"
 
+# --- a process in the middle of its exit has no memory any more that could be walked
+
+start exit.folded -d 120s -F 997 &&
+	for _ in 1 2 3; do python3 -c 'import os; b = bytearray(b"x") * (256 << 20); os._exit(0)'; done
+kill -INT "$agent"
+wait "$agent"
+torn=$(grep -E '^python3;.*;exit_mmap;' "$T/exit.folded")
+[ -n "$torn" ] && ! grep -qE 'truncated|unknown|;_exit;' <<<"$torn" && ! grep -qvE '^python3;[a-z0-9_]*(syscall|SYSCALL|sync)' <<<"$torn"
+holds $? "a process that takes its memory apart has kernel frames only" "${torn:-no sample in exit_mmap}"
+
 # --- a workload wholly inside the window; the window ends by SIGINT
 
 start split.folded -d 120s -F 997 &&
