@@ -22,9 +22,21 @@ struct dwarf_function {
 	uint32_t die; /* offset from its unit's */
 };
 
+/*
+ * A namespace or type that others may be in, of a unit that was read: those on the unit's level and in
+ * namespaces, in the order of the file. What is in it begins at start up to end, and where end is 0, up to its
+ * parent's.
+ */
+struct dwarf_scope {
+	uint32_t start, end; /* offsets from the unit's */
+	uint32_t parent;     /* index + 1; 0: the unit */
+};
+
 struct dwarf_unit {
 	uint64_t die; /* offset of its DIE */
 	enum dwarf_unit_state state;
+	uint32_t scope_count;
+	struct dwarf_scope *scopes;
 	uint32_t function_count;
 	struct dwarf_function *functions; /* sorted by start */
 };
@@ -50,7 +62,8 @@ struct dwarf_names {
 	size_t range_count;
 	size_t range_allocated;
 	size_t function_count; /* of all units */
-	struct map *name_map;  /* struct dwarf_name_key -> text in name_arena */
+	size_t scope_count;
+	struct map *name_map; /* struct dwarf_name_key -> text in name_arena */
 	struct arena *name_arena;
 	struct buf name; /* being made */
 };
@@ -68,6 +81,10 @@ bool dwarf_clock_is_over(struct dwarf_clock *c);
 int dwarf_units_read(struct dwarf_names *d);
 void dwarf_units_done(struct dwarf_names *d);
 struct dwarf_unit *dwarf_units_find(const struct dwarf_names *d, uint64_t vaddr);
+/* The unit of that DIE, if it is read; else NULL. */
+const struct dwarf_unit *dwarf_units_read_at(const struct dwarf_names *d, uint64_t die);
+/* The innermost scope that holds the unit's DIE of that offset from the unit's; NULL: none. */
+const struct dwarf_scope *dwarf_units_scope(const struct dwarf_unit *u, uint32_t offset);
 /* The function's DIE and range. 0; -ENOENT; -ETIMEDOUT; -ENOMEM. */
 int dwarf_units_function(struct dwarf_names *d, struct dwarf_unit *u, uint64_t vaddr,
 	Dwarf_Die *ret, struct dwarf_function *ret_function);

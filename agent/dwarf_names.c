@@ -33,7 +33,8 @@ static size_t dwarf_process_memory(void)
 static size_t dwarf_index_memory(const struct dwarf_names *d)
 {
 	return d->unit_allocated * sizeof(*d->units) + d->range_allocated * sizeof(*d->ranges) +
-	       d->function_count * sizeof(struct dwarf_function);
+	       d->function_count * sizeof(struct dwarf_function) +
+	       d->scope_count * sizeof(struct dwarf_scope);
 }
 
 static size_t dwarf_handle_memory(const struct dwarf_names *d)

@@ -5,7 +5,8 @@
  *
  * libdw knows no way from an entry to the one around it. So the way is gone from the unit down: of
  * siblings, which stand in the order of their offsets, the last that begins before the declaration
- * is around it. As that may be long, names are kept by the function's offset.
+ * is around it. The upper part of the way is in the index of a unit that was read (dwarf_units.c), and
+ * names are kept by the function's offset.
  */
 #include <dwarf.h>
 #include <errno.h>
@@ -88,14 +89,44 @@ static void dwarf_put_scope(Dwarf_Die *scope, struct buf *out)
 	(void)buf_append_str(out, "::");
 }
 
+/* The scopes around and including this one, outermost first; *ret is then its DIE. */
+static bool dwarf_put_indexed(struct dwarf_names *d, const struct dwarf_unit *u,
+	const struct dwarf_scope *scope, struct buf *out, Dwarf_Die *ret)
+{
+	const struct dwarf_scope *way[DWARF_SCOPES_MAX];
+	size_t count = 0;
+
+	for (; scope && count < DWARF_SCOPES_MAX; count++) {
+		way[count] = scope;
+		scope = scope->parent > 0 ? &u->scopes[scope->parent - 1] : NULL;
+	}
+	while (count-- > 0) {
+		if (!dwarf_offdie(d->dwarf, u->die + way[count]->start, ret))
+			return false;
+		dwarf_put_scope(ret, out);
+	}
+	return true;
+}
+
 /* Whether the way was found; out may have been appended to in either case. */
-static bool dwarf_put_scopes(Dwarf_Die *unit, Dwarf_Die *declaration, struct buf *out)
+static bool dwarf_put_scopes(
+	struct dwarf_names *d, Dwarf_Die *unit, Dwarf_Die *declaration, struct buf *out)
 {
 	struct dwarf_clock clock = dwarf_clock_start(DWARF_SCOPE_MS);
 	Dwarf_Off target = dwarf_dieoffset(declaration);
-	Dwarf_Die at;
+	bool is_alt = d->alt && dwarf_cu_getdwarf(unit->cu) == d->alt;
+	const struct dwarf_unit *u = is_alt ? NULL : dwarf_units_read_at(d, dwarf_dieoffset(unit));
+	Dwarf_Die at = *unit;
 
-	if (dwarf_child(unit, &at) != 0)
+	if (u && target > u->die && target - u->die < UINT32_MAX) {
+		const struct dwarf_scope *scope = dwarf_units_scope(u, (uint32_t)(target - u->die));
+
+		if (!scope)
+			return true; /* it is the unit's own */
+		if (!dwarf_put_indexed(d, u, scope, out, &at))
+			return false;
+	}
+	if (dwarf_child(&at, &at) != 0)
 		return false;
 	for (int i = 0; i < DWARF_SCOPES_MAX; i++) {
 		Dwarf_Die next;
@@ -134,7 +165,7 @@ static void dwarf_make_name(struct dwarf_names *d, Dwarf_Die *die)
 		return;
 	dwarf_follow(&declaration, DW_AT_specification);
 	if (dwarf_diecu(&declaration, &unit, NULL, NULL) && dwarf_has_scopes(&unit) &&
-		!dwarf_put_scopes(&unit, &declaration, &d->name))
+		!dwarf_put_scopes(d, &unit, &declaration, &d->name))
 		buf_reset(&d->name);
 	(void)buf_append_str(&d->name, name);
 }

@@ -17,8 +17,10 @@ enum {
 
 void dwarf_units_done(struct dwarf_names *d)
 {
-	for (size_t i = 0; i < d->unit_count; i++)
+	for (size_t i = 0; i < d->unit_count; i++) {
 		free(d->units[i].functions);
+		free(d->units[i].scopes);
+	}
 	free(d->units);
 	free(d->ranges);
 }
@@ -148,7 +150,10 @@ struct dwarf_scan {
 	struct dwarf_names *d;
 	struct dwarf_unit *unit;
 	struct dwarf_clock clock;
-	size_t allocated;
+	size_t allocated, scopes_allocated;
+	size_t depth;
+	Dwarf_Die path[DWARF_NAMESPACES_MAX];
+	uint32_t scopes[DWARF_NAMESPACES_MAX]; /* of path, index + 1; 0: it is none */
 };
 
 static int dwarf_add_function(struct dwarf_scan *s, Dwarf_Die *die)
@@ -180,33 +185,87 @@ static int dwarf_add_function(struct dwarf_scan *s, Dwarf_Die *die)
 	return 0;
 }
 
+static bool dwarf_is_scope(int tag)
+{
+	switch (tag) {
+	case DW_TAG_namespace:
+	case DW_TAG_module:
+	case DW_TAG_class_type:
+	case DW_TAG_structure_type:
+	case DW_TAG_union_type:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static uint32_t dwarf_scan_offset(const struct dwarf_scan *s)
+{
+	uint64_t offset = dwarf_dieoffset((Dwarf_Die *)&s->path[s->depth]) - s->unit->die;
+
+	return (uint32_t)MIN(offset, (uint64_t)UINT32_MAX);
+}
+
+static int dwarf_add_scope(struct dwarf_scan *s)
+{
+	struct dwarf_unit *u = s->unit;
+	int r = 0;
+
+	if (!dwarf_haschildren(&s->path[s->depth]))
+		return 0;
+	struct dwarf_scope *grown = dwarf_grow(u->scopes, &s->scopes_allocated, u->scope_count,
+		sizeof(*grown), DWARF_FUNCTIONS_MAX, &r);
+
+	if (!grown)
+		return r;
+	u->scopes = grown;
+	u->scopes[u->scope_count++] = (struct dwarf_scope){
+		.start = dwarf_scan_offset(s),
+		.parent = s->depth > 0 ? s->scopes[s->depth - 1] : 0,
+	};
+	s->scopes[s->depth] = u->scope_count;
+	return 0;
+}
+
+/* To the next entry on this level, or on the next one that has any; false at the end. */
+static bool dwarf_scan_next(struct dwarf_scan *s)
+{
+	while (dwarf_siblingof(&s->path[s->depth], &s->path[s->depth]) != 0)
+		if (s->depth-- == 0)
+			return false;
+	if (s->scopes[s->depth] > 0)
+		s->unit->scopes[s->scopes[s->depth] - 1].end = dwarf_scan_offset(s);
+	s->scopes[s->depth] = 0;
+	return true;
+}
+
 /* Functions on the unit's level and in namespaces; classes hold declarations only. */
 static int dwarf_scan_functions(struct dwarf_scan *s, Dwarf_Die *unit)
 {
-	Dwarf_Die path[DWARF_NAMESPACES_MAX];
-	size_t depth = 0;
 	int r = 0;
 
-	if (dwarf_child(unit, &path[0]) != 0)
+	if (dwarf_child(unit, &s->path[0]) != 0)
 		return 0;
-	while (r == 0) {
-		int tag = dwarf_tag(&path[depth]);
+	for (;;) {
+		Dwarf_Die *die = &s->path[s->depth];
+		int tag = dwarf_tag(die);
 
 		if (dwarf_clock_is_over(&s->clock))
 			return -ETIMEDOUT;
 		if (tag == DW_TAG_subprogram)
-			r = dwarf_add_function(s, &path[depth]);
+			r = dwarf_add_function(s, die);
+		else if (dwarf_is_scope(tag))
+			r = dwarf_add_scope(s);
+		if (r < 0)
+			return r;
 		if ((tag == DW_TAG_namespace || tag == DW_TAG_module) &&
-			depth + 1 < DWARF_NAMESPACES_MAX &&
-			dwarf_child(&path[depth], &path[depth + 1]) == 0) {
-			depth++;
+			s->depth + 1 < DWARF_NAMESPACES_MAX && dwarf_child(die, die + 1) == 0) {
+			s->scopes[++s->depth] = 0;
 			continue;
 		}
-		while (dwarf_siblingof(&path[depth], &path[depth]) != 0)
-			if (depth-- == 0)
-				return r;
+		if (!dwarf_scan_next(s))
+			return 0;
 	}
-	return r;
 }
 
 static int dwarf_function_order(const void *a, const void *b)
@@ -219,18 +278,35 @@ static int dwarf_function_order(const void *a, const void *b)
 	return (x->die > y->die) - (x->die < y->die);
 }
 
+static void dwarf_forget_unit(struct dwarf_unit *u)
+{
+	free(u->functions);
+	free(u->scopes);
+	u->functions = NULL;
+	u->scopes = NULL;
+	u->function_count = 0;
+	u->scope_count = 0;
+}
+
 static void dwarf_forget_functions(struct dwarf_names *d)
 {
 	for (size_t i = 0; i < d->unit_count; i++) {
 		struct dwarf_unit *u = &d->units[i];
 
-		free(u->functions);
-		u->functions = NULL;
-		u->function_count = 0;
+		dwarf_forget_unit(u);
 		if (u->state == DWARF_UNIT_READ)
 			u->state = DWARF_UNIT_NEW;
 	}
 	d->function_count = 0;
+	d->scope_count = 0;
+}
+
+/* The array without the room that was left. */
+static void *dwarf_fit(void *array, size_t count, size_t element_size)
+{
+	void *fit = count > 0 ? reallocarray(array, count, element_size) : NULL;
+
+	return fit ? fit : array;
 }
 
 static int dwarf_read_functions(struct dwarf_names *d, struct dwarf_unit *u)
@@ -238,29 +314,81 @@ static int dwarf_read_functions(struct dwarf_names *d, struct dwarf_unit *u)
 	struct dwarf_scan s = {.d = d, .unit = u, .clock = dwarf_clock_start(d->unit_ms)};
 	Dwarf_Die die;
 
-	if (d->function_count >= DWARF_FUNCTIONS_MAX)
+	if (d->function_count + d->scope_count >= DWARF_FUNCTIONS_MAX)
 		dwarf_forget_functions(d);
 	if (!dwarf_offdie(d->dwarf, u->die, &die))
 		return -ENOENT;
 	int r = dwarf_scan_functions(&s, &die);
 
 	if (r < 0) {
-		free(u->functions);
-		u->functions = NULL;
-		u->function_count = 0;
+		dwarf_forget_unit(u);
 		return r == -EFBIG ? -ETIMEDOUT : r; /* given up likewise */
 	}
-	struct dwarf_function *fit =
-		u->function_count > 0 ? reallocarray(u->functions, u->function_count, sizeof(*fit))
-				      : NULL;
-
-	if (fit)
-		u->functions = fit;
+	u->functions = dwarf_fit(u->functions, u->function_count, sizeof(*u->functions));
+	u->scopes = dwarf_fit(u->scopes, u->scope_count, sizeof(*u->scopes));
 	if (u->function_count > 1)
 		qsort(u->functions, u->function_count, sizeof(*u->functions), dwarf_function_order);
 	u->state = DWARF_UNIT_READ;
 	d->function_count += u->function_count;
+	d->scope_count += u->scope_count;
 	return 0;
+}
+
+const struct dwarf_unit *dwarf_units_read_at(const struct dwarf_names *d, uint64_t die)
+{
+	size_t low = 0;
+	size_t high = d->unit_count;
+
+	while (low < high) { /* the first at or beyond it: they are in the file's order */
+		size_t middle = low + (high - low) / 2;
+
+		if (d->units[middle].die < die)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < d->unit_count && d->units[low].die == die &&
+			       d->units[low].state == DWARF_UNIT_READ
+		       ? &d->units[low]
+		       : NULL;
+}
+
+/* Whether it and all around it hold the offset, which is not before its start. */
+static bool dwarf_scope_holds(
+	const struct dwarf_unit *u, const struct dwarf_scope *scope, uint32_t offset)
+{
+	for (;;) {
+		if (scope->end != 0 && scope->end <= offset)
+			return false;
+		if (scope->parent == 0)
+			return true; /* without an end it is the unit's last */
+		scope = &u->scopes[scope->parent - 1];
+	}
+}
+
+const struct dwarf_scope *dwarf_units_scope(const struct dwarf_unit *u, uint32_t offset)
+{
+	const struct dwarf_scope *scope;
+	size_t low = 0;
+	size_t high = u->scope_count;
+
+	while (low < high) { /* the first that begins at or beyond it */
+		size_t middle = low + (high - low) / 2;
+
+		if (u->scopes[middle].start < offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0)
+		return NULL;
+	scope = &u->scopes[low - 1];
+	while (!dwarf_scope_holds(u, scope, offset)) {
+		if (scope->parent == 0)
+			return NULL;
+		scope = &u->scopes[scope->parent - 1];
+	}
+	return scope;
 }
 
 int dwarf_units_function(struct dwarf_names *d, struct dwarf_unit *u, uint64_t vaddr,
