@@ -360,6 +360,7 @@ bench: $(B)/deps/bench $(LAB_DEPS) $(LAB_BINS) ## timings and plots into build/b
 	@bench/record.sh $(B)
 	@bench/ingest.sh $(B)
 	@bench/unwind_tables.sh $(B)
+	@bench/names.sh $(B)
 	@bench/query.sh $(B)
 	@bench/fleet.sh $(B)
 	@bench/unwind.sh $(B)

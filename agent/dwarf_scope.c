@@ -93,15 +93,15 @@ static void dwarf_put_scope(Dwarf_Die *scope, struct buf *out)
 static bool dwarf_put_indexed(struct dwarf_names *d, const struct dwarf_unit *u,
 	const struct dwarf_scope *scope, struct buf *out, Dwarf_Die *ret)
 {
-	const struct dwarf_scope *way[DWARF_SCOPES_MAX];
-	size_t count = 0;
+	uint32_t way[DWARF_SCOPES_MAX] = {scope->start};
+	size_t count = 1;
 
-	for (; scope && count < DWARF_SCOPES_MAX; count++) {
-		way[count] = scope;
-		scope = scope->parent > 0 ? &u->scopes[scope->parent - 1] : NULL;
+	for (; scope->parent > 0 && count < DWARF_SCOPES_MAX; count++) {
+		scope = &u->scopes[scope->parent - 1];
+		way[count] = scope->start;
 	}
 	while (count-- > 0) {
-		if (!dwarf_offdie(d->dwarf, u->die + way[count]->start, ret))
+		if (!dwarf_offdie(d->dwarf, u->die + way[count], ret))
 			return false;
 		dwarf_put_scope(ret, out);
 	}

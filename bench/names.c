@@ -109,21 +109,45 @@ static int name_stacks(struct bench *b, size_t count)
 	return 0;
 }
 
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t = {0};
+
+	(void)clock_gettime(clock, &t); /* 0 for a process that is gone */
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* Of this thread and the helpers. */
+static uint64_t cpu_ns(const struct bench *b)
+{
+	pid_t pids[] = {symbolizer_helper_pid(b->s), symbolizer_lines_pid(b->s)};
+	uint64_t ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	clockid_t clock;
+
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++)
+		if (pids[i] > 0 && clock_getcpuclockid(pids[i], &clock) == 0)
+			ns += clock_ns(clock);
+	return ns;
+}
+
 static int measure(struct bench *b, const char *what, size_t count)
 {
 	struct symbolizer_stats before = symbolizer_stats(b->s);
+	uint64_t start_cpu_ns = cpu_ns(b);
 	uint64_t start_ns = loop_now_ns();
 	int r = name_stacks(b, count);
 	uint64_t ns = loop_now_ns() - start_ns;
+	uint64_t spent_ns = cpu_ns(b) - start_cpu_ns;
 	struct symbolizer_stats after = symbolizer_stats(b->s);
 
 	if (r < 0)
 		return r;
-	(void)printf("%-10s %-34s %9.2f ms  requests %" PRIu64 "+%" PRIu64 "  named %" PRIu64
-		     " of %" PRIu64 "  inlined %" PRIu64 "\n",
-		b->label, what, (double)ns / 1e6, after.requests - before.requests,
-		after.lines_requests - before.lines_requests, after.resolved - before.resolved,
-		after.frames - before.frames, after.inlined - before.inlined);
+	(void)printf("%-10s %-34s %9.2f ms  CPU %8.2f ms  requests %" PRIu64 "+%" PRIu64
+		     "  named %" PRIu64 " of %" PRIu64 "  inlined %" PRIu64 "\n",
+		b->label, what, (double)ns / 1e6, (double)spent_ns / 1e6,
+		after.requests - before.requests, after.lines_requests - before.lines_requests,
+		after.resolved - before.resolved, after.frames - before.frames,
+		after.inlined - before.inlined);
 	return 0;
 }
 
