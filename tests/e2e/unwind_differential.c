@@ -11,7 +11,7 @@
  * COUNTED are frames: the longer of the two stacks. Those up to the first difference agree, all behind it do
  * not, and belong to its class: who ended and why, or that callers differ. Exit 0: at least 99.9 % agree, not
  * counting `--allow CLASS` (repeatable; a prefix), which is printed all the same and may be a twentieth of all
- * frames. 1: they do not. 2: nothing could be recorded.
+ * frames, or one of N by `--apart N`. 1: they do not. 2: nothing could be recorded.
  *
  * Stacks whose frames agree are listed too when they end before the thread's first frame for one walker or for
  * both, for what that hides behind an agreement.
@@ -45,6 +45,7 @@ struct tally {
 	const char *name;
 	const char *allowed[ALLOWED_MAX];
 	size_t allowed_count;
+	uint64_t apart_part;
 	uint64_t samples, frames, agreed;
 	uint64_t both_complete, both_cut; /* of stacks that agree in all frames */
 	uint64_t callers, same_file;      /* callers in the mapping of their callee */
@@ -263,7 +264,7 @@ static int finish(struct tally *t)
 	diff_ours_print(stdout);
 	if (t->samples == 0)
 		return 2;
-	if (apart * APART_MAX_PART > t->frames)
+	if (apart * t->apart_part > t->frames)
 		return 1;
 	return 1000 * (judged - t->agreed) <= judged ? 0 : 1;
 }
@@ -333,9 +334,9 @@ int main(int argc, char **argv)
 	static const struct option long_options[] = {{"name", 1, NULL, 'n'},
 		{"seconds", 1, NULL, 't'}, {"samples", 1, NULL, 'c'}, {"steps", 1, NULL, 's'},
 		{"seed", 1, NULL, 'r'}, {"save", 1, NULL, 'o'}, {"replay", 1, NULL, 'i'},
-		{"allow", 1, NULL, 'a'}, {"fault", 0, NULL, 'f'}, {}};
+		{"allow", 1, NULL, 'a'}, {"apart", 1, NULL, 'p'}, {"fault", 0, NULL, 'f'}, {}};
 	struct trace_options o = {.seconds = 3, .samples = 3000, .steps = 24, .seed = 1};
-	static struct tally t = {.name = "differential"};
+	static struct tally t = {.name = "differential", .apart_part = APART_MAX_PART};
 	const char *save = NULL, *from = NULL;
 	int c;
 
@@ -365,6 +366,9 @@ int main(int argc, char **argv)
 		case 'a':
 			if (t.allowed_count < ALLOWED_MAX)
 				t.allowed[t.allowed_count++] = optarg;
+			break;
+		case 'p':
+			t.apart_part = strtoul(optarg, NULL, 10);
 			break;
 		case 'f':
 			diff_ours_fault = true;

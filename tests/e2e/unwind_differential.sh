@@ -15,8 +15,9 @@
 #            says "in a system call", and we look up the byte before. A state of some instructions inside the kernel.
 #
 #   no code  libdw follows a frame pointer to an address in no executable mapping, where there is no CFI; we do not.
-#   go       behind a goroutine's or thread's first function, or where Go's runtime changes stacks, what its CFI
-#            calls the caller is no code, for both. We end there, libdw follows a frame pointer.
+#   go       we read Go's own table, which knows where the runtime changes stacks (agent/cfi_go.c). Its CFI does not:
+#            libdw takes the stack at hand for the one that was entered on, goes on to no code, or on behind mcall,
+#            which begins a stack; or ends where we reach the goroutine's first function.
 #
 # Where generated code keeps no frame pointer (stubs of HotSpot) or a section has no CFI (.init, crtstuff.c) both end at
 # the same frame; the log says so. Go runs without asynchronous preemption: libdw does not know Go's signal restorer and
@@ -40,7 +41,10 @@ fi
 
 lazy=(--allow 'libdw ended (root) in ld-linux')
 clone=(--allow 'libdw ended (No DWARF information found) in libc.so.6' --allow 'ours ended (root) in libc.so.6')
-go=(--allow 'ours ended (no_mapping) in no mapping')
+go=(--apart 2 --allow 'ours ended (no_mapping) in no mapping'
+	--allow 'ours ended (root) in unwind_differential_go'
+	--allow 'different callers in unwind_differential_go, ours root, libdw No DWARF information found'
+	--allow 'libdw ended (root) in unwind_differential_go, ours went on to the first frame')
 
 # agrees NAME [--allow CLASS]... -- PROGRAM...
 agrees() {
