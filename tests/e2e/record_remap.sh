@@ -79,7 +79,7 @@ mkfifo "$T/go" "$T/ready"
 "$T/program" "$T/a.so" "$T/b.so" <"$T/go" >"$T/took" 2>"$T/places" &
 program=$!
 exec 8>"$T/go"
-timeout 120 "$A" record -q -d 30 -F 499 -p $program -o "$T/out.folded" --ready-fd 9 9>"$T/ready" &
+timeout 300 "$A" record -q -d 240 -F 499 -p $program -o "$T/out.folded" --ready-fd 9 9>"$T/ready" &
 agent=$!
 head -c 1 "$T/ready" >"$T/is_ready"
 echo >&8
