@@ -97,7 +97,8 @@ static void judge_ledger_switches(struct gate *g, const struct evidence *e,
 /*
  * A thread reads its account as its last act, so what follows is in the ledger only. For the main
  * thread that is writing the truth; for the one that is last to let go of the memory, whichever it
- * is, the unmapping of the process. Both may be above, never below; all others must agree. That no
+ * is, the unmapping of the process. Both may be above, never below, and so may one that another thread read, as Go's
+ * runtime has them; all others must agree. That no
  * time is invented under this cover, the comparison of the whole process shows.
  */
 static void judge_ledger_thread(
@@ -161,8 +162,8 @@ void judge_ledger(struct gate *g, const struct evidence *e, size_t count)
 		for (size_t k = 0; k < e[i].truth.thread_count; k++) {
 			const struct truth_thread *t = &e[i].truth.threads[k];
 
-			judge_ledger_thread(
-				g, &e[i], t, t->tid == last || t->tid == e[i].truth.pid);
+			judge_ledger_thread(g, &e[i], t,
+				t->is_alive || t->tid == last || t->tid == e[i].truth.pid);
 		}
 		judge_ledger_blocked(g, &e[i]);
 		/* The whole process, exit included, as the kernel's cgroup account saw it. */

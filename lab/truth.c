@@ -77,7 +77,7 @@ static void truth_read_function(const struct json_at *at, struct truth_function 
 static void truth_read_thread(const struct json_at *at, struct truth_thread *t)
 {
 	static const char *const names[] = {
-		"tid", "name", "cpu_ns", "run_delay_ns", "slices", NULL};
+		"tid", "name", "cpu_ns", "run_delay_ns", "slices", "alive", NULL};
 	struct json_at field;
 
 	if (!json_object(at, names))
@@ -89,6 +89,8 @@ static void truth_read_thread(const struct json_at *at, struct truth_thread *t)
 	t->cpu_ns = truth_ns(at, "cpu_ns");
 	t->run_delay_ns = truth_ns(at, "run_delay_ns");
 	t->slices = truth_ns(at, "slices");
+	field = json_field(at, "alive");
+	t->is_alive = json_bool(&field, false);
 }
 
 static void truth_read_head(const struct json_at *root, struct truth *t)

@@ -25,6 +25,7 @@ struct truth_thread {
 	uint32_t tid;
 	const char *name;
 	uint64_t cpu_ns, run_delay_ns, slices;
+	bool is_alive; /* it went on after its account was read, so that it may have more */
 };
 
 struct truth {

@@ -61,6 +61,23 @@ Test(truth, refusals_name_file_field_and_reason)
 	refuses("\"threads\":[{", "\"threads\":[1,{", "t.json: threads[0]: must be an object");
 }
 
+Test(truth, a_thread_may_say_that_it_went_on)
+{
+	_cleanup_(buf_done) struct buf b = BUF_INIT(8192);
+	const char *at = strstr(good, "\"run_delay_ns\":0");
+	struct truth t;
+
+	cr_assert_eq(buf_append(&b, good, (size_t)(at - good)), 0);
+	cr_assert_eq(buf_append_str(&b, "\"alive\":true,"), 0);
+	cr_assert_eq(buf_append_str(&b, at), 0);
+	cr_assert_eq(truth_parse(&t, "t.json", b.data, b.size), 0, "%s", t.doc.message);
+	cr_assert(t.threads[0].is_alive);
+	truth_done(&t);
+	cr_assert_eq(truth_parse(&t, "t.json", good, sizeof(good) - 1), 0);
+	cr_assert(!t.threads[0].is_alive);
+	truth_done(&t);
+}
+
 Test(truth, inlined_callers_are_marked_and_must_be_callers)
 {
 	_cleanup_(buf_done) struct buf b = BUF_INIT(8192);

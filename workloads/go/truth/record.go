@@ -93,6 +93,9 @@ func (t *text) thread(x *Thread) {
 	t.number("cpu_ns", x.CPUNS)
 	t.number("run_delay_ns", x.RunDelayNS)
 	t.number("slices", x.Slice)
+	if x.Alive {
+		*t = append(*t, ", \"alive\": true"...)
+	}
 	*t = append(*t, '}')
 }
 

@@ -14,6 +14,7 @@ type Thread struct {
 	TID                      int
 	Name                     string
 	CPUNS, RunDelayNS, Slice int64
+	Alive                    bool // read by another thread, so it may have more at its end
 }
 
 // readRaw reads a small file without the runtime's poller: nothing may move the goroutine or start a thread here.
@@ -49,7 +50,7 @@ func account(dir string, tid int) (Thread, bool) {
 			Fail(dir+"/schedstat", line)
 		}
 	}
-	return Thread{tid, comm, n[0], n[1], n[2]}, true
+	return Thread{tid, comm, n[0], n[1], n[2], false}, true
 }
 
 // Account is the calling thread's, to be taken as its last act. What follows the reading is not in it, so everything
@@ -84,6 +85,7 @@ func others(known []Thread) []Thread {
 			continue
 		}
 		if t, there := account(dir+"/"+e.Name(), tid); there {
+			t.Alive = true
 			threads = append(threads, t)
 		}
 	}
