@@ -1,0 +1,3 @@
+module names_go
+
+go 1.18
