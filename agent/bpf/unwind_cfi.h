@@ -37,7 +37,6 @@ struct unwind_caller {
 	__u64 cfa;
 	__u64 fp_offset, ra_offset; /* signed, wrap; or register numbers */
 	__u32 fp, ra;               /* enum unwind_where */
-	__u32 is_other_stack;
 };
 
 /* Without a rule. */
@@ -161,9 +160,6 @@ static inline int unwind_apply(
 		c->cfa = s->sp + (__u64)(__s64)rule->cfa_offset;
 		return UNWIND_GO_ON;
 	case UNWIND_CFA_OTHER_STACK:
-		c->is_other_stack = 1;
-		c->cfa = s->fp + (__u64)(__s64)rule->cfa_offset;
-		return UNWIND_GO_ON;
 	case UNWIND_CFA_FP:
 		c->cfa = s->fp + (__u64)(__s64)rule->cfa_offset;
 		return UNWIND_GO_ON;
@@ -237,7 +233,7 @@ static inline int unwind_follow(struct unwind_state *s, const struct unwind_call
 	__u64 pc = 0, fp = 0;
 	int end;
 
-	if ((c->cfa < s->sp && !c->is_other_stack) || !unwind_is_user(c->cfa) ||
+	if ((c->cfa < s->sp && s->rule.cfa != UNWIND_CFA_OTHER_STACK) || !unwind_is_user(c->cfa) ||
 		(c->cfa == s->sp && c->ra == UNWIND_AT_CFA))
 		return SAMPLE_END_BAD_CFA;
 	/* The saved fp lies below the return address: one copy of the stack has both. */
