@@ -50,6 +50,8 @@ int main(int argc, char **argv)
 	(void)prctl(PR_SET_NAME, "flame-agent"); /* only a name */
 
 	hold_standard_fds();
+	/* Libraries that read debug information would ask the network by themselves. */
+	(void)unsetenv("DEBUGINFOD_URLS");
 	if (strcmp(command, SYMBOLIZER_HELPER_ARG) == 0)
 		return symbolizer_helper_main(argc, argv);
 	if (strcmp(command, COLLECT_VERIFY_ARG) == 0)

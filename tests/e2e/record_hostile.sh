@@ -59,13 +59,13 @@ read -r -n 1 -t 30 ready <"$T/ready"
 "$W/chain_nofp" --chunks 1500 >/dev/null
 kill -INT $agent
 wait $agent
-holds $? "the agent survives spoilt files" "exit $?, $(cat "$T/h.err")"
+holds $? "B24 B25: the agent survives files that are cut and bit-flipped under it" "exit $?, $(cat "$T/h.err")"
 judge record_judge.py "no sample of theirs is lost" losses "$T/h.json"
 judge record_judge.py "stacks sum to the ledger" sums "$T/h.json"
 judge record_hostile.py "each stack of theirs is whole or says why not" labelled "$T/h.folded" "$T/h.json" "${victims[@]}"
 judge record_judge.py "stacks of others stay whole" whole "$T/h.folded" chain_nofp 0.95
 python3 -c 'import json, sys; s = json.load(open(sys.argv[1])); sys.exit(s["symbols"]["helper_restarts"])' "$T/h.json"
-holds $? "no file brings the helper down" "it was started again"
+holds $? "B25: no file brings the helper down" "it was started again"
 alive=0
 for p in "${victims[@]}"; do kill -0 "$p" 2>/dev/null && alive=$((alive + 1)); done
 [ $alive = 6 ]
