@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """What names_symbols.sh asks about its programs.
 
-names_symbols.py name ID            the property that program ID shows
-names_symbols.py judge ID FOLDED    exits 1 and says why when a stack of ID is not what its source says
+names_symbols.py judge FOLDED ID... a line a program: whether its stacks are what its source says; exits 1 if one is not
 names_symbols.py hidden FOLDED      stacks of dd while kernel symbols are hidden
 names_symbols.py listen PORT CALLS  a server that is asked nothing: its port to PORT, who calls to CALLS
 names_symbols.py bpf FILE           a BPF program that is worth seeing, as assembly
@@ -64,12 +63,12 @@ def holds_in_order(frames, wanted):
     return at == len(wanted)
 
 
-def judge(case, path):
+def judge_one(case, all_stacks):
     _, wanted, never = CASES[case]
     total = good = 0
     seen = set()
     bad = {}
-    for comm, frames, value in stacks(path):
+    for comm, frames, value in all_stacks:
         if comm != case or not frames:
             continue
         total += value
@@ -85,6 +84,20 @@ def judge(case, path):
         good / total, max(bad, key=bad.get))
     for pattern in ALL_OF.get(case, []):
         assert any(re.fullmatch(pattern, x) for x in seen), "no %s in %s" % (pattern, sorted(seen))
+
+
+def judge(path, *cases):
+    all_stacks = list(stacks(path))
+    failed = 0
+    for case in cases:
+        name = "%s: %s" % (re.match(r"B\d+", case).group(), CASES[case][0])
+        try:
+            judge_one(case, all_stacks)
+            print("ok " + name)
+        except AssertionError as e:
+            failed = 1
+            print("not ok %s: %s" % (name, e))
+    sys.exit(failed)
 
 
 def hidden(path):
@@ -118,10 +131,7 @@ def bpf(path):
 
 def main():
     what, args = sys.argv[1], sys.argv[2:]
-    if what == "name":
-        print("%s: %s" % (re.match(r"B\d+", args[0]).group(), CASES[args[0]][0]))
-    else:
-        {"judge": judge, "hidden": hidden, "listen": listen, "bpf": bpf}[what](*args)
+    {"judge": judge, "hidden": hidden, "listen": listen, "bpf": bpf}[what](*args)
 
 
 try:

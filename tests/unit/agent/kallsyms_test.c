@@ -79,7 +79,7 @@ Test(kallsyms, chooses_the_same_alias_whatever_the_order)
 	cr_assert_str_eq(a[0].name, "apple");
 }
 
-Test(kallsyms, says_when_all_addresses_are_hidden)
+Test(kallsyms, B19_says_when_all_addresses_are_hidden)
 {
 	static const char text[] = "0000000000000000 T first\n0000000000000000 T second\n";
 	const uint64_t addresses[] = {0xffffffff81000000};
@@ -89,7 +89,7 @@ Test(kallsyms, says_when_all_addresses_are_hidden)
 	cr_assert_not(a[0].found);
 }
 
-Test(kallsyms, passes_over_odd_lines)
+Test(kallsyms, B20_passes_over_odd_lines)
 {
 	static const char text[] = "\nzzz T x\n1000\n1000 T\n1000 T \n12345678123456781 T long\n"
 				   "1000 T good [odd\n1800 t nvidia:x\t[nv] [OE]\n";
