@@ -15,10 +15,10 @@ objects=
 for f in agent/*.c lib/*/*.c; do
 	case $f in agent/main.c | agent/fault_seeded.c) ;; *) objects+=" $B/obj/${f%.c}.o" ;; esac
 done
-# shellcheck disable=SC2086 # the objects are words
+libs=$(make -s B="$B" --eval='names-libs: ; @echo $(LIBS_AGENT)' names-libs)
+# shellcheck disable=SC2086 # objects and libraries are words
 gcc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilib -I. bench/names.c \
-	$objects -o "$out/names_bench" -lxxhash -lgnutls -lz -lm -lbpf -ldw -lelf -lcjson -lseccomp -lcap -llzma \
-	-l:libstdc++.a -lpthread
+	$objects -o "$out/names_bench" $libs -lpthread
 
 units=${NAMES_UNITS:-40}
 {
