@@ -25,13 +25,6 @@
 
 #include "agent/bpf/unwind_common.h"
 
-enum {
-	UNWIND_REG_FP = ARCH_REG_FP,
-	UNWIND_REG_SP = ARCH_REG_SP,
-	UNWIND_RET = 0xc3,
-	UNWIND_FP_GONE = 1, /* no frame record: unaligned */
-};
-
 /* What a rule comes to at one pc. */
 struct unwind_caller {
 	__u64 cfa;
@@ -101,24 +94,6 @@ static inline void unwind_fp_shape(
 		c->cfa = s->sp + 8;
 		c->fp = UNWIND_SAME;
 	}
-}
-
-/* sp, fp, or another register if it is known. UNWIND_GO_ON, or SAMPLE_END_UNSUPPORTED. */
-static inline int unwind_register(const struct unwind_state *s, __u64 number, __u64 *ret)
-{
-	if (number == UNWIND_REG_SP) {
-		*ret = s->sp;
-		return UNWIND_GO_ON;
-	}
-	if (number == UNWIND_REG_FP) {
-		*ret = s->fp;
-		return UNWIND_GO_ON;
-	}
-	if (!s->regs_known || number >= UNWIND_REGS)
-		return SAMPLE_END_UNSUPPORTED;
-	UNWIND_HIDE(number); /* else clang leaves out the mask, which the verifier of 6.1 wants */
-	*ret = s->regs[number & (UNWIND_REGS - 1)];
-	return UNWIND_GO_ON;
 }
 
 static inline int unwind_deref(
