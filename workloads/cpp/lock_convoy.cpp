@@ -55,7 +55,7 @@ BURN_FUNCTION void hold_sleep(truth::function &account)
 	m.stop(account);
 }
 
-static void operation(convoy_state &s, uint64_t outside)
+BURN_FUNCTION void operation(convoy_state &s, uint64_t outside)
 {
 	lock_wait(s.accounts[LOCK_WAIT]);
 	truth::meter critical;
@@ -99,10 +99,10 @@ static convoy_state state_new(unsigned index)
 	s.random = burn_seed(seed * THREADS_MAX + index);
 	s.x = burn_seed(~s.random);
 	s.accounts.resize(ACCOUNTS);
-	s.accounts[CRITICAL] = {"critical_work", {"worker"}};
-	s.accounts[OUTSIDE] = {"outside_work", {"worker"}};
-	s.accounts[LOCK_WAIT] = {"lock_wait", {"worker"}, {{"lock", 0}}};
-	s.accounts[HOLD_SLEEP] = {"hold_sleep", {"worker"}, {{"sleep", 0}}};
+	s.accounts[CRITICAL] = {"critical_work", {"operation", "worker"}};
+	s.accounts[OUTSIDE] = {"outside_work", {"operation", "worker"}};
+	s.accounts[LOCK_WAIT] = {"lock_wait", {"operation", "worker"}, {{"lock", 0}}};
+	s.accounts[HOLD_SLEEP] = {"hold_sleep", {"operation", "worker"}, {{"sleep", 0}}};
 	return s;
 }
 
