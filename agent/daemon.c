@@ -18,6 +18,7 @@
 #include "agent/daemon_http.h"
 #include "agent/daemon_jobs.h"
 #include "agent/daemon_state.h"
+#include "agent/debuginfod.h"
 #include "agent/heartbeat.h"
 #include "agent/own.h"
 #include "agent/preflight.h"
@@ -49,6 +50,8 @@ struct daemon {
 	struct upload *upload;
 	struct commands *commands;
 	struct jobs *jobs;
+	struct debuginfod *debuginfod; /* NULL: no server is named */
+	struct buf fetched_dir;
 
 	struct loop_source *heartbeat_timer;
 	struct buf heartbeat;      /* being sent */
@@ -109,8 +112,10 @@ static void on_window(void *data)
 {
 	struct daemon *d = data;
 
-	if (!d->is_ending) /* then the end sends all at once */
-		upload_kick(d->upload);
+	if (d->is_ending) /* then the end sends all at once */
+		return;
+	upload_kick(d->upload);
+	debuginfod_kick(d->debuginfod);
 }
 
 static void find_state(struct daemon *d, const char **state, const char **text)
@@ -419,6 +424,22 @@ static int add_sources(struct daemon *d)
 	return r;
 }
 
+static int open_debuginfod(struct daemon *d)
+{
+	const struct opt_list *urls = &d->conf.debuginfod_urls;
+	int r = urls->count > 0 ? daemon_state_path(d->conf.state_dir, "debug", &d->fetched_dir)
+				: 0;
+
+	if (r < 0 || urls->count == 0)
+		return r;
+	return debuginfod_new(d->loop,
+		&(struct debuginfod_options){.dir = buf_str(&d->fetched_dir),
+			.ca_file = d->conf.ca_file,
+			.urls = urls->str,
+			.url_count = urls->count},
+		&d->debuginfod);
+}
+
 static int open_parts(struct daemon *d)
 {
 	_cleanup_(buf_done) struct buf why = BUF_INIT(4096);
@@ -450,6 +471,8 @@ static int open_parts(struct daemon *d)
 	if (r == 0)
 		r = jobs_new(&jobs, &d->jobs);
 	if (r == 0)
+		r = open_debuginfod(d);
+	if (r == 0)
 		r = add_sources(d);
 	if (r < 0)
 		log_error("daemon", "start", r, "why=\"%s\"", buf_str(&why));
@@ -459,6 +482,7 @@ static int open_parts(struct daemon *d)
 static void daemon_done(struct daemon *d)
 {
 	jobs_free(d->jobs);
+	debuginfod_free(d->debuginfod);
 	upload_free(d->upload);
 	daemon_http_free(d->http);
 	loop_free(d->loop);
@@ -466,6 +490,7 @@ static void daemon_done(struct daemon *d)
 	spool_free(d->spool);
 	buf_done(&d->heartbeat);
 	buf_done(&d->cannot);
+	buf_done(&d->fetched_dir);
 	closep(&d->lock_fd);
 	free(d);
 }
@@ -526,6 +551,7 @@ static int run_locked(struct daemon *d, const char *version)
 	d->start_ns = loop_now_ns();
 	d->heartbeat = BUF_INIT(HEARTBEAT_BYTES_MAX);
 	d->cannot = BUF_INIT(COMMAND_TEXT_MAX - 1);
+	d->fetched_dir = BUF_INIT(4096);
 	(void)snprintf(d->user_agent, sizeof(d->user_agent), "flame-agent/%s", version);
 	d->identity = (struct heartbeat_identity){
 		.host = d->conf.host_name, .instance = d->instance, .version = version};

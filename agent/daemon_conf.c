@@ -6,6 +6,7 @@
 
 #include "agent/containers.h"
 #include "agent/debug_files.h"
+#include "agent/debuginfod.h"
 #include "agent/events.h"
 #include "agent/record.h"
 #include "agent/service.h"
@@ -78,6 +79,9 @@ const struct opt_spec daemon_conf_specs[] = {
 			"the\npath of a socket"},
 	{"debug-dir", 0, OPT_STR_LIST, AT(debug_dirs), .arg = "DIR",
 		.help = "where separate debug files are, in place of /usr/lib/debug"},
+	{"debuginfod-url", 0, OPT_STR_LIST, AT(debuginfod_urls), .arg = "URL",
+		.help = "fetch missing debug files from this server, by build ID, for later\n"
+			"windows; without it no server is asked"},
 	{"seed", 0, OPT_U64, AT(seed), .arg = "N", .def = "0",
 		.help = "of all that is drawn (jitter, sampling periods); 0: another one each "
 			"start"},
@@ -252,12 +256,27 @@ static int check_debug_dirs(const struct opts *o, const struct daemon_conf *c, s
 	return -EINVAL;
 }
 
+static int check_debuginfod(const struct opts *o, const struct daemon_conf *c, struct buf *why)
+{
+	const char *url;
+	const char *complaint =
+		debuginfod_complaint(c->debuginfod_urls.str, c->debuginfod_urls.count, &url);
+
+	if (!complaint)
+		return 0;
+	append_place_of(o, c, "debuginfod-url", url, why);
+	(void)buf_append_str(why, complaint);
+	return -EINVAL;
+}
+
 static int check(const struct opts *o, struct daemon_conf *c, struct buf *why)
 {
 	int r = check_url(o, c, why);
 
 	if (r == 0)
 		r = check_debug_dirs(o, c, why);
+	if (r == 0)
+		r = check_debuginfod(o, c, why);
 	if (r == 0)
 		r = check_names(o, c, why);
 	if (r == 0)

@@ -30,6 +30,7 @@ struct daemon_conf {
 	uint64_t unwind_table_mb;
 	int lines; /* enum symbolizer_lines */
 	struct opt_list debug_dirs;
+	struct opt_list debuginfod_urls;
 	uint64_t seed;
 	const char *container_runtime; /* see containers.h */
 	struct opt_list service_rules; /* SERVICE_RULES_MAX at most, each understood */

@@ -78,7 +78,8 @@ static void add_filter(struct arguments *a, const struct filter *f)
 static int fill(struct arguments *a, const struct recorder_request *q)
 {
 	const struct command *c = q->command;
-	char tables[PATH_MAX], containers[PATH_MAX]; /* cut, they are not there */
+	char tables[PATH_MAX], containers[PATH_MAX],
+		fetched[PATH_MAX]; /* cut, they are not there */
 
 	add(a, "/proc/self/exe");
 	add(a, WINDOW_ARG);
@@ -103,6 +104,9 @@ static int fill(struct arguments *a, const struct recorder_request *q)
 	add_filter(a, &c->filter);
 	for (size_t i = 0; i < q->conf->debug_dirs.count; i++)
 		add_option(a, "debug-dir", q->conf->debug_dirs.str[i]);
+	(void)snprintf(fetched, sizeof(fetched), "%s/debug", q->conf->state_dir);
+	if (q->conf->debuginfod_urls.count > 0)
+		add_option(a, "fetched-dir", fetched);
 	for (size_t i = 0; i < q->conf->service_rules.count; i++)
 		add_option(a, "service-rule", q->conf->service_rules.str[i]);
 	return a->is_full ? -E2BIG : 0;

@@ -4,6 +4,7 @@
  */
 #include "agent/debug_files.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 
@@ -52,6 +53,16 @@ int debug_files_new(const char *const *dirs, size_t count, struct debug_files **
 	return 0;
 }
 
+int debug_files_add_dir(struct debug_files *d, const char *dir)
+{
+	assert(d->dir_count < ARRAY_SIZE(d->dirs));
+	d->dirs[d->dir_count] = strdup(dir);
+	if (!d->dirs[d->dir_count])
+		return -ENOMEM;
+	d->dir_count++;
+	return 0;
+}
+
 static void debug_files_close(struct debug_files *d, struct debug_files_file *f)
 {
 	if (f->debug_fd < 0)
@@ -82,7 +93,7 @@ void debug_files_free(struct debug_files *d)
 	for (size_t i = 0; i < DEBUG_FILES_ROOTS_MAX; i++)
 		if (d->roots[i].id)
 			closep(&d->roots[i].fd);
-	for (size_t i = 0; i < DEBUG_FILES_DIRS_MAX; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(d->dirs); i++)
 		free(d->dirs[i]);
 	free(d->files);
 	free(d);
@@ -198,6 +209,27 @@ static void debug_files_look_in(
 	s->dir = NULL;
 }
 
+/* Nothing was found for it. A Go program has its own names. */
+static void debug_files_miss(struct debug_files *d, const struct elf_identity *of)
+{
+	char hex[DEBUG_FILES_HEX_SIZE];
+
+	if (of->has_symtab || of->has_dwarf || of->is_go || !debug_files_hex(of, hex) ||
+		d->missing_count == DEBUG_FILES_MISSING_MAX)
+		return;
+	for (size_t i = 0; i < d->missing_count; i++)
+		if (strcmp(d->missing[i], hex) == 0)
+			return;
+	memcpy(d->missing[d->missing_count++], hex, sizeof(hex));
+}
+
+int debug_files_missing(const struct debug_files *d, struct buf *out)
+{
+	for (size_t i = 0; i < d->missing_count; i++)
+		(void)buf_printf(out, "%s\n", d->missing[i]); /* buf keeps the error */
+	return buf_error(out);
+}
+
 /* Below the process's root, then below ours. */
 static int debug_files_look(
 	struct debug_files *d, struct helper *h, struct debug_files_file *f, int fd)
@@ -225,8 +257,10 @@ static int debug_files_look(
 
 		debug_files_look_in(&s, host, f->path, &alt_fd);
 	}
-	if (s.fd < 0)
+	if (s.fd < 0) {
+		debug_files_miss(d, &s.of);
 		return 0;
+	}
 	f->debug_fd = s.fd;
 	f->alt_fd = alt_fd;
 	d->open_count++;

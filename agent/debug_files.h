@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "agent/helper.h"
+#include "base/buf.h"
 
 enum {
 	DEBUG_FILES_BITS = 12,
@@ -31,6 +32,7 @@ enum {
 	DEBUG_FILES_OPEN_MAX = 64, /* files whose debug files are held open */
 	DEBUG_FILES_DIRS_MAX = 8,
 	DEBUG_FILES_RETRY_S = 600,
+	DEBUG_FILES_MISSING_MAX = 128,
 };
 
 #define DEBUG_FILES_DIR "/usr/lib/debug" /* unless the options name others */
@@ -47,6 +49,8 @@ const char *debug_files_complaint(const char *const *dirs, size_t count);
 /* dirs are copied; count 0: DEBUG_FILES_DIR. 0, -EINVAL (there is a complaint) or -ENOMEM. */
 int debug_files_new(const char *const *dirs, size_t count, struct debug_files **ret);
 void debug_files_free(struct debug_files *d); /* accepts NULL */
+/* One more directory, behind the others, before anything is looked for. 0 or -ENOMEM. */
+int debug_files_add_dir(struct debug_files *d, const char *dir);
 
 /*
  * Tells where a file was first seen: in the process whose /proc/PID is open as process_fd, as path in
@@ -63,6 +67,12 @@ uint64_t debug_files_add(struct debug_files *d, int process_fd, const char *path
  */
 int debug_files_find(
 	struct debug_files *d, struct helper *h, uint64_t number, struct helper_file *f);
+
+/*
+ * Appends the build IDs, in hex, one a line, of files that have neither symbols nor DWARF and no debug
+ * file, the first DEBUG_FILES_MISSING_MAX. 0 or buf's error.
+ */
+int debug_files_missing(const struct debug_files *d, struct buf *out);
 
 struct debug_files_stats debug_files_stats(const struct debug_files *d);
 

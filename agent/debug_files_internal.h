@@ -8,6 +8,8 @@
 #include "agent/debug_files.h"
 #include "agent/elf_identity.h"
 
+enum { DEBUG_FILES_HEX_SIZE = 2 * ELF_IDENTITY_BUILD_ID_MAX + 1 };
+
 struct debug_files_root { /* another root directory than ours */
 	uint64_t id;      /* 0: the slot is free */
 	uint64_t dev, inode, mount;
@@ -26,12 +28,14 @@ struct debug_files_file {
 };
 
 struct debug_files {
-	char *dirs[DEBUG_FILES_DIRS_MAX];
+	char *dirs[DEBUG_FILES_DIRS_MAX + 1]; /* and that of debug_files_add_dir() */
 	size_t dir_count;
 	struct debug_files_file *files; /* DEBUG_FILES_MAX */
 	struct debug_files_root roots[DEBUG_FILES_ROOTS_MAX];
 	size_t open_count; /* of files with descriptors */
 	uint64_t numbers, root_ids, tick;
+	char missing[DEBUG_FILES_MISSING_MAX][DEBUG_FILES_HEX_SIZE];
+	size_t missing_count;
 	struct debug_files_stats stats;
 };
 
@@ -47,6 +51,8 @@ struct debug_files_search {
 	int fd;
 };
 
+/* False: there is no build ID to look by. */
+bool debug_files_hex(const struct elf_identity *of, char ret[DEBUG_FILES_HEX_SIZE]);
 /* A regular file at path below root, open for reading, or -errno. */
 int debug_files_open(int root, const char *path);
 /* Looks below one root. True: s->fd and s->found are set. */

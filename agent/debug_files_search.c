@@ -66,18 +66,25 @@ static bool _printf_(2, 3) debug_files_path(char path[PATH_MAX], const char *for
 	return n > 0 && n < PATH_MAX;
 }
 
+bool debug_files_hex(const struct elf_identity *of, char ret[DEBUG_FILES_HEX_SIZE])
+{
+	/* The first byte names the directory; with less than two more there is no name. */
+	if (of->kind != ELF_IDENTITY_GNU || of->build_id_size < 3)
+		return false;
+	for (size_t i = 0; i < of->build_id_size; i++)
+		(void)snprintf(ret + 2 * i, 3, "%02x", of->build_id[i]); /* fits */
+	return true;
+}
+
 static int debug_files_by_id(
 	struct debug_files_search *s, const struct elf_identity *of, struct elf_identity *ret)
 {
-	char hex[2 * ELF_IDENTITY_BUILD_ID_MAX + 1];
+	char hex[DEBUG_FILES_HEX_SIZE];
 	char path[PATH_MAX];
 	int fd = -1;
 
-	/* The first byte names the directory; with less than two more there is no name. */
-	if (of->kind != ELF_IDENTITY_GNU || of->build_id_size < 3)
+	if (!debug_files_hex(of, hex))
 		return -1;
-	for (size_t i = 0; i < of->build_id_size; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", of->build_id[i]); /* fits */
 	for (size_t i = 0; i < s->d->dir_count && fd < 0; i++)
 		if (debug_files_path(
 			    path, "%s/.build-id/%.2s/%s.debug", s->d->dirs[i], hex, hex + 2))

@@ -5,6 +5,7 @@
 #include "agent/collect_verify.h"
 #include "agent/containers.h"
 #include "agent/daemon.h"
+#include "agent/debuginfod.h"
 #include "agent/record.h"
 #include "agent/symbolize.h"
 #include "agent/window.h"
@@ -60,6 +61,8 @@ int main(int argc, char **argv)
 		return window_main(argc - 1, argv + 1, FLAME_VERSION);
 	if (strcmp(command, CONTAINERS_ARG) == 0)
 		return containers_main(argc - 1, argv + 1);
+	if (strcmp(command, DEBUGINFOD_ARG) == 0)
+		return debuginfod_main(argc - 1, argv + 1);
 	if (strcmp(command, "daemon") == 0)
 		return daemon_main(argc - 1, argv + 1, FLAME_VERSION);
 	if (strcmp(command, "record") == 0)

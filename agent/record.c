@@ -13,6 +13,7 @@
 #include "agent/assemble.h"
 #include "agent/collect.h"
 #include "agent/containers.h"
+#include "agent/debuginfod.h"
 #include "agent/events.h"
 #include "agent/fault.h"
 #include "agent/filter.h"
@@ -239,7 +240,8 @@ static int prepare(struct recording *r)
 	struct symbolizer_options symbolizer = {.keep_pc = fault_keep_pc(),
 		.lines = (enum symbolizer_lines)conf->lines,
 		.debug_dirs = conf->debug_dirs.str,
-		.debug_dir_count = conf->debug_dirs.count};
+		.debug_dir_count = conf->debug_dirs.count,
+		.fetched_dir = conf->fetched_dir};
 	struct processes_options processes = conf->processes;
 	int e = loop_new(&r->loop);
 
@@ -465,6 +467,19 @@ static void warn_of_trouble(const struct recording *r, const struct summary *s)
 		log_info("record", "end early", "reason=signal");
 }
 
+/* For whoever fetches debug files once this window is written. */
+static void note_missing(const struct recording *r)
+{
+	_cleanup_(buf_done) struct buf ids = BUF_INIT(DEBUGINFOD_WANTED_BYTES_MAX);
+	const char *dir = r->conf->fetched_dir;
+	int e = dir ? symbolizer_missing(r->symbolizer, &ids) : 0;
+
+	if (e == 0 && ids.size > 0)
+		e = debuginfod_want(dir, &ids);
+	if (e < 0)
+		log_warn("record", "note missing debug files", e, "dir=%s", dir);
+}
+
 /* One window into p and s; nothing else of it is left afterwards. */
 int record_window(const struct record_conf *conf, struct summary *s, struct profile *p,
 	struct record_results *ret, bool *ret_interrupted)
@@ -487,6 +502,7 @@ int record_window(const struct record_conf *conf, struct summary *s, struct prof
 		log_error("record", "build the profile", e, "stacks=%zu", stacks_count(r.stacks));
 		return e;
 	}
+	note_missing(&r);
 	summary_judge(s);
 	warn_of_trouble(&r, s);
 	*ret_interrupted = r.interrupted;
@@ -514,6 +530,7 @@ int record_profile(
 	conf->lines = (int)q->lines;
 	if (q->debug_dirs)
 		conf->debug_dirs = *q->debug_dirs;
+	conf->fetched_dir = q->fetched_dir;
 	conf->tables_file = q->tables_file;
 	conf->container_runtime = q->container_runtime;
 	conf->containers_file = q->containers_file;

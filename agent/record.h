@@ -38,6 +38,7 @@ struct record_request {
 	uint64_t unwind_table_mb;
 	enum symbolizer_lines lines;
 	const struct opt_list *debug_dirs; /* NULL: the usual one */
+	const char *fetched_dir;           /* see debuginfod.h; NULL: none */
 	const char *tables_file; /* what unwinding used, from one window to the next; NULL: none */
 	const char *container_runtime, *containers_file; /* see containers.h */
 	struct filter filter;

@@ -1,8 +1,10 @@
 /* `flame-agent record`: what may be asked for, what is refused, and the files it writes. See record.h. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 
 #include "agent/debug_files.h"
+#include "agent/debuginfod.h"
 #include "agent/events.h"
 #include "agent/fault.h"
 #include "agent/own.h"
@@ -63,6 +65,11 @@ static const struct opt_spec specs[] = {
 			"off, or the path of a socket"},
 	{"debug-dir", 0, OPT_STR_LIST, offsetof(struct record_conf, debug_dirs), .arg = "DIR",
 		.help = "where separate debug files are, in place of /usr/lib/debug"},
+	{"debuginfod-url", 0, OPT_STR_LIST, offsetof(struct record_conf, debuginfod_urls),
+		.arg = "URL",
+		.help = "fetch missing debug files from this server, by build ID,\n"
+			"afterwards, for the next recording; into\n"
+			"${XDG_CACHE_HOME:-~/.cache}/flame-agent/debug"},
 	{"repeat", 0, OPT_U64, offsetof(struct record_conf, repeat), .arg = "N", .def = "1",
 		.min = 1, .max = 100000,
 		.help = "record N windows, each from loading to unloading;\n"
@@ -212,6 +219,45 @@ static int record_all(const struct record_conf *conf, const char *version, const
 	return e;
 }
 
+/* Where fetched debug files are kept, if they are to be; "" else. */
+static int find_fetched_dir(const struct record_conf *conf, char ret[PATH_MAX])
+{
+	const char *cache = getenv("XDG_CACHE_HOME");
+	const char *home = getenv("HOME");
+	bool has_cache = cache && *cache == '/'; /* the XDG specification: others are ignored */
+	int n;
+
+	ret[0] = '\0';
+	if (conf->debuginfod_urls.count == 0)
+		return 0;
+	if (!has_cache && (!home || *home != '/'))
+		return -ENOENT;
+	n = snprintf(ret, PATH_MAX, "%s%s/flame-agent/debug", has_cache ? cache : home,
+		has_cache ? "" : "/.cache");
+	return n > 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* What the last window missed. The process goes on when we are gone, for half a minute at most. */
+static void fetch(const struct record_conf *conf)
+{
+	struct debuginfod_options o = {.dir = conf->fetched_dir,
+		.urls = conf->debuginfod_urls.str,
+		.url_count = conf->debuginfod_urls.count};
+	struct child child;
+	int e = conf->fetched_dir ? debuginfod_start(&o, true, &child) : -ENOENT;
+
+	if (e == 0) {
+		closep(&child.pidfd);
+		if (!conf->quiet)
+			log_info("record", "fetch debug files",
+				"dir=%s hint=\"in the background: the next recording has their "
+				"names\"",
+				o.dir);
+	} else if (e != -ENOENT && e != -EBUSY) {
+		log_warn("record", "fetch debug files", e, "dir=%s", o.dir);
+	}
+}
+
 /* Exit code. */
 static int record(const struct record_conf *conf, const char *version, const char *fault)
 {
@@ -220,6 +266,7 @@ static int record(const struct record_conf *conf, const char *version, const cha
 	int e = windows ? record_all(conf, version, fault, windows, &matched) : -ENOMEM;
 
 	free(windows);
+	fetch(conf);
 	return e < 0 ? RECORD_EXIT_FAILED : matched ? RECORD_EXIT_OK : RECORD_EXIT_NOTHING;
 }
 
@@ -228,6 +275,7 @@ static int check(const struct record_conf *conf)
 {
 	_cleanup_(buf_done) struct buf why = BUF_INIT(8192);
 	struct filter_resolved resolved;
+	const char *url;
 	int e;
 
 	if (!writer_for(conf->output)) {
@@ -251,6 +299,12 @@ static int check(const struct record_conf *conf)
 	if (complaint) {
 		(void)fprintf(stderr, "flame-agent: --debug-dir '%s': %s\n",
 			conf->debug_dirs.str[0], complaint);
+		return RECORD_EXIT_USAGE;
+	}
+	complaint =
+		debuginfod_complaint(conf->debuginfod_urls.str, conf->debuginfod_urls.count, &url);
+	if (complaint) {
+		(void)fprintf(stderr, "flame-agent: --debuginfod-url '%s': %s\n", url, complaint);
 		return RECORD_EXIT_USAGE;
 	}
 	e = conf->ready_fd > 0 ? preflight_ready_fd((int)conf->ready_fd, &why) : 0;
@@ -284,6 +338,7 @@ int record_main(int argc, char **argv, const char *version)
 {
 	_cleanup_(opts_done) struct opts opts = {0};
 	_cleanup_(freep) struct record_conf *conf = calloc(1, sizeof(*conf));
+	char fetched_dir[PATH_MAX];
 	const char *fault;
 	int operands = argc;
 	int r = conf ? opts_init(&opts, specs, conf) : -ENOMEM;
@@ -320,5 +375,10 @@ int record_main(int argc, char **argv, const char *version)
 	r = check(conf);
 	if (r != RECORD_EXIT_OK)
 		return r;
+	r = find_fetched_dir(conf, fetched_dir);
+	if (r < 0)
+		log_warn("record", "find a place for debug files", r,
+			"hint=\"set HOME or XDG_CACHE_HOME\"");
+	conf->fetched_dir = r == 0 && *fetched_dir ? fetched_dir : NULL;
 	return record(conf, version, fault);
 }

@@ -26,6 +26,8 @@ struct record_conf {
 	uint64_t unwind_table_mb;
 	int lines; /* enum symbolizer_lines */
 	struct opt_list debug_dirs;
+	struct opt_list debuginfod_urls;
+	const char *fetched_dir;                         /* see debuginfod.h; NULL: none */
 	const char *tables_file;                         /* NULL: none */
 	const char *container_runtime, *containers_file; /* see containers.h */
 	uint64_t repeat;

@@ -37,6 +37,8 @@ int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
 		r = symbolize_kernel_init(s);
 	if (r == 0)
 		r = debug_files_new(o->debug_dirs, o->debug_dir_count, &s->debug_files);
+	if (r == 0 && o->fetched_dir)
+		r = debug_files_add_dir(s->debug_files, o->fetched_dir);
 	if (r == 0)
 		r = helper_new(&helper, &s->helper);
 	if (r < 0)
@@ -356,6 +358,11 @@ int symbolizer_kernel(struct symbolizer *s, struct profile *profile, const uint6
 			s->stats.kernel_unresolved++;
 	}
 	return (int)count;
+}
+
+int symbolizer_missing(const struct symbolizer *s, struct buf *out)
+{
+	return debug_files_missing(s->debug_files, out);
 }
 
 struct symbolizer_stats symbolizer_stats(const struct symbolizer *s)

@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "agent/sideband.h"
+#include "base/buf.h"
 #include "prof/profile.h"
 
 struct symbolizer;
@@ -37,6 +38,7 @@ struct symbolizer_options {
 	struct sideband *sideband;     /* stays the caller's; NULL: who is gone is not named */
 	const char *const *debug_dirs; /* where separate debug files are; see debug_files.h */
 	size_t debug_dir_count;
+	const char *fetched_dir; /* one more of these, of debuginfod.h; NULL: none */
 	bool keep_pc; /* seeded fault for the lab's selftest: do not subtract 1 from return
 			 addresses */
 };
@@ -100,6 +102,8 @@ int symbolizer_user(struct symbolizer *s, struct profile *profile,
 int symbolizer_kernel(struct symbolizer *s, struct profile *profile, const uint64_t *pcs,
 	uint32_t count, uint32_t *ret_frames);
 
+/* Build IDs of files without names that had no debug file; see debug_files.h. */
+int symbolizer_missing(const struct symbolizer *s, struct buf *out);
 struct symbolizer_stats symbolizer_stats(const struct symbolizer *s);
 /* 0 when none runs. Their CPU time and memory are part of the agent's cost. */
 pid_t symbolizer_helper_pid(const struct symbolizer *s);

@@ -26,6 +26,7 @@ struct conf {
 	uint64_t unwind_table_mb;
 	int lines; /* enum symbolizer_lines */
 	struct opt_list debug_dirs;
+	const char *fetched_dir;
 	const char *service;
 	struct window_labels labels;
 	const char *container_runtime, *containers_file;
@@ -67,6 +68,8 @@ static const struct opt_spec specs[] = {
 	FILTER_OPTION_ROWS(struct conf, filter_options),
 	{"debug-dir", 0, OPT_STR_LIST, offsetof(struct conf, debug_dirs), .arg = "DIR",
 		.help = "where separate debug files are"},
+	{"fetched-dir", 0, OPT_STR, offsetof(struct conf, fetched_dir), .arg = "DIR",
+		.help = "internal"},
 	{"service-rule", 0, OPT_STR_LIST, offsetof(struct conf, service_rules), .arg = "RULE",
 		.help = "internal"},
 	{0},
@@ -119,6 +122,7 @@ static int make(const struct conf *conf, const char *version)
 		.unwind_table_mb = conf->unwind_table_mb,
 		.lines = (enum symbolizer_lines)conf->lines,
 		.debug_dirs = &conf->debug_dirs,
+		.fetched_dir = conf->fetched_dir,
 		.tables_file = conf->tables_file,
 		.container_runtime = conf->container_runtime,
 		.containers_file = conf->containers_file,
