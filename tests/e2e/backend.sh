@@ -24,6 +24,7 @@ ulimit -n 8192 2>/dev/null
 start() {
 	local data=$1 i
 	shift
+	: >"$T/log" # before the child gets there: the last start's port stands in it
 	"$A" --data "$data" --listen 127.0.0.1:0 "$@" >"$T/log" 2>&1 &
 	pid=$!
 	port=

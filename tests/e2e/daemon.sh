@@ -424,6 +424,7 @@ if command -v openssl >/dev/null; then
 	bg+=($!)
 	until_true 20 test -s "$T/tls/port"
 	tls() { # ARG...
+		: >"$T/tls.log" # before the child gets there
 		"$A" daemon --backend "https://127.0.0.1:$(cat "$T/tls/port")" --state-dir "$T/state" --heartbeat 300ms "$@" 2>"$T/tls.log" &
 		agent=$!
 	}

@@ -54,6 +54,7 @@ start_backend() { # CERT ARG... ; CERT "" is plain HTTP; listens on the port of 
 	local i name=$1 tls=()
 	shift
 	[ -z "$name" ] || tls=(--tls-cert "$T/$name.pem" --tls-key "$T/$name.key")
+	: >"$T/backend.log" # before the child gets there
 	"$B/flame-backend" --data "$T/data" --listen "127.0.0.1:${port:-0}" "${tls[@]}" "$@" 2>"$T/backend.log" &
 	backend=$!
 	until_true 60 grep -q action=listen "$T/backend.log"
