@@ -49,7 +49,8 @@ static void symbolize_file_clear(struct symbolizer *s, struct symbolize_file *f)
 void symbolize_file_done(struct symbolizer *s)
 {
 	for (size_t i = 0; s->files && i < SYMBOLIZE_FILES_MAX; i++)
-		symbolize_file_clear(s, &s->files[i]);
+		if (s->files[i].is_used)
+			symbolize_file_clear(s, &s->files[i]);
 	free(s->files);
 	map_free(s->file_map);
 }

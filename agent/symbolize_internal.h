@@ -99,6 +99,7 @@ struct symbolizer {
 	struct symbolize_entry *entries; /* SYMBOLIZE_PROCESSES_MAX */
 	struct map *entry_map;           /* process key -> slot + 1 */
 	size_t entry_next;               /* where the search for a free slot begins */
+	size_t entries_used;             /* the ones beyond were never touched */
 	size_t maps_size;                /* bytes of all entries' maps */
 
 	struct symbolize_file *files; /* SYMBOLIZE_FILES_MAX */

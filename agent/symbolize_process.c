@@ -35,7 +35,8 @@ static void symbolize_process_clear(struct symbolizer *s, struct symbolize_entry
 
 void symbolize_process_done(struct symbolizer *s)
 {
-	for (size_t i = 0; s->entries && i < SYMBOLIZE_PROCESSES_MAX; i++)
+	/* What was never used has no memory yet, and is not to get some for its end. */
+	for (size_t i = 0; i < s->entries_used; i++)
 		symbolize_process_clear(s, &s->entries[i]);
 	free(s->entries);
 	map_free(s->entry_map);
@@ -155,6 +156,7 @@ static struct symbolize_entry *symbolize_process_slot(
 			return NULL;
 		*slot = i + 1;
 		s->entries[i].is_used = true;
+		s->entries_used = MAX(s->entries_used, i + 1);
 		return &s->entries[i];
 	}
 	return NULL;
