@@ -20,7 +20,6 @@ enum {
 	ELF_IDENTITY_NAME_SIZE = 32, /* of a section, as far as it matters */
 	ELF_IDENTITY_GO_NOTE = 4,
 	ELF_IDENTITY_CRC_WINDOW = 64 << 10,
-	ELF_IDENTITY_NAMES_WINDOW = 1024, /* holds the names of nearly all files */
 };
 
 struct elf_identity_file {
@@ -29,8 +28,6 @@ struct elf_identity_file {
 	uint64_t shoff, shnum, shstrndx;
 	uint64_t names, names_size; /* .shstrtab */
 	uint32_t notes;             /* looked at so far */
-	uint64_t window_size; /* of the start of .shstrtab, read at once; 0: it could not be */
-	char window[ELF_IDENTITY_NAMES_WINDOW];
 };
 
 /* Exactly size bytes: 0, -EBADMSG (the file is shorter) or -errno. */
@@ -183,9 +180,7 @@ static void elf_identity_name(
 	if (name >= f->names_size)
 		return;
 	want = MIN(want, f->names_size - name);
-	if (name + want <= f->window_size)
-		memcpy(to, f->window + name, want);
-	else if (elf_identity_pread(f->fd, f->names + name, to, want) < 0)
+	if (elf_identity_pread(f->fd, f->names + name, to, want) < 0)
 		want = 0;
 	to[want] = '\0';
 }
@@ -234,9 +229,6 @@ static void elf_identity_sections(struct elf_identity *id, struct elf_identity_f
 			sizeof(*window)) == 0) {
 		f->names = window[0].sh_offset;
 		f->names_size = window[0].sh_size;
-		f->window_size = MIN(f->names_size, sizeof(f->window));
-		if (elf_identity_pread(f->fd, f->names, f->window, f->window_size) < 0)
-			f->window_size = 0;
 	}
 	for (uint64_t i = 1; i < count; i += ELF_IDENTITY_WINDOW) {
 		size_t n = MIN(count - i, ELF_IDENTITY_WINDOW);
