@@ -79,7 +79,7 @@ func tree(depth int) *node {
 func recurse(n int) int { // grows the stack
 	var room [200]byte
 	if n == 0 {
-		leaf(20000)
+		leaf(2000000)
 		return int(seen & 1)
 	}
 	room[n%200] = byte(n)
