@@ -30,7 +30,7 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM
 gcc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilib -I. bench/fleet.c \
-	lib/base/*.c -o "$out/fleet" -lxxhash -lgnutls
+	lib/base/*.c -o "$out/fleet" -lxxhash -lnettle -lgnutls
 ulimit -n 8192 2>/dev/null || true
 
 "$B/flame-backend" --data "$scratch/data" --listen 127.0.0.1:0 2>"$scratch/log" &

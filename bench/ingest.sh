@@ -20,7 +20,7 @@ scratch=$(mktemp -d "$out/ingest.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 gcc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilib -I. bench/ingest.c bench/profiles.c \
 	backend/store*.c backend/blob.c backend/dict*.c backend/matcher.c lib/prof/*.c lib/base/*.c \
-	-o "$out/ingest" -lsqlite3 -lxxhash -lgnutls -lz -lm -pthread
+	-o "$out/ingest" -lsqlite3 -lxxhash -lnettle -lgnutls -lz -lm -pthread
 
 for hosts in $HOSTS; do
 	echo "bench: ingest, $hosts hosts ($SECONDS_EACH s)"

@@ -17,7 +17,7 @@ scratch=$(mktemp -d "$out/query.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 gcc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilib -I. bench/query.c \
 	bench/profiles.c backend/store*.c backend/blob.c backend/dict*.c backend/matcher.c lib/prof/*.c lib/base/*.c \
-	-o "$out/query" -lsqlite3 -lxxhash -lgnutls -lz -lm -pthread
+	-o "$out/query" -lsqlite3 -lxxhash -lnettle -lgnutls -lz -lm -pthread
 "$out/query" "${SERIES:-100}" "${HOURS:-24}" "$scratch" >"$scratch/row" || die "query failed"
 du -cb "$scratch"/data/2*.db | tail -n 1 | cut -f1 >"$scratch/data.bytes"
 du -cb "$scratch"/data/roll-*.db | tail -n 1 | cut -f1 >"$scratch/roll.bytes"

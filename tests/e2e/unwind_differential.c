@@ -216,6 +216,9 @@ static void compare(struct tally *t, const struct diff_space *space, struct diff
 	else if (common == ours.count)
 		snprintf(class, sizeof(class), "ours ended (%s) in %s, libdw went on%s", ours.end,
 			file, libdw.is_complete ? " to a first frame" : "");
+	else if (ours.is_complete && !maps_find(&space->maps, libdw.pcs[common]))
+		snprintf(class, sizeof(class),
+			"libdw alone left code, ours reached the first frame, in %s", file);
 	else
 		snprintf(class, sizeof(class), "different callers in %s, ours %s, libdw %s", file,
 			ours.end, libdw.end);

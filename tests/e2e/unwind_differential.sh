@@ -16,7 +16,7 @@
 #
 #   no code  libdw follows a frame pointer to an address in no executable mapping, where there is no CFI; we do not.
 #   go       we read Go's own table, which knows where the runtime changes stacks (agent/cfi_go.c). Its CFI does not:
-#            libdw takes the stack at hand for the one that was entered on, goes on to no code, or on behind mcall,
+#            libdw takes the stack at hand for the one that was entered on, takes a caller that is no code, or goes on behind mcall,
 #            which begins a stack; or ends where we reach the goroutine's first function.
 #
 # Where generated code keeps no frame pointer (stubs of HotSpot) or a section has no CFI (.init, crtstuff.c) both end at
@@ -43,7 +43,7 @@ lazy=(--allow 'libdw ended (root) in ld-linux')
 clone=(--allow 'libdw ended (No DWARF information found) in libc.so.6' --allow 'ours ended (root) in libc.so.6')
 go=(--apart 2 --allow 'ours ended (no_mapping) in no mapping'
 	--allow 'ours ended (root) in unwind_differential_go'
-	--allow 'different callers in unwind_differential_go, ours root, libdw No DWARF information found'
+	--allow 'libdw alone left code, ours reached the first frame, in unwind_differential_go'
 	--allow 'libdw ended (root) in unwind_differential_go, ours went on to the first frame')
 
 # agrees NAME [--allow CLASS]... -- PROGRAM...
